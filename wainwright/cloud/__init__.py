@@ -1,0 +1,1 @@
+"""The CloudProvider port (`port`) and its implementations: `simulated`, `aws`."""

@@ -1,0 +1,1 @@
+"""Processes and their wiring: Celery app, watcher, embedded stack, command line."""
