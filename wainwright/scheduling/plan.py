@@ -36,7 +36,8 @@ class ReasonCode(StrEnum):
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pod could not go to `where`: `nodepool/NAME`, `nodes` (existing ones, grouped; count says how many),
-    or `pod` when the pod itself cannot be understood. message: a sentence for the user, with values and a hint."""
+    or `pod` when the pod itself cannot be understood. message: a sentence for the user, with values and a hint.
+    """
 
     where: str
     code: ReasonCode
