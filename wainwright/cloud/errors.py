@@ -27,7 +27,7 @@ class CloudError(Exception):
     """Base of all of them; the message is a sentence for the user. No client library's exception leaves an adapter."""
 
 
-class InsufficientCapacity(CloudError):  # noqa: N818 - Karpenter users know these names
+class InsufficientCapacity(CloudError):
     """None of the request's options has room now. offerings: what turned out to be sold out; `*` matches all."""
 
     def __init__(self, offerings: tuple[OfferingKey, ...], message: str = "") -> None:
@@ -36,7 +36,7 @@ class InsufficientCapacity(CloudError):  # noqa: N818 - Karpenter users know the
         super().__init__(message or f"no capacity for any of {len(offerings)} offerings: {names}")
 
 
-class RequestRefused(CloudError):  # noqa: N818
+class RequestRefused(CloudError):
     """Refused for good, nothing launched. reason: one CamelCase word for conditions and events."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -51,7 +51,7 @@ class TokenMismatch(RequestRefused):
         super().__init__("TokenMismatch", message)
 
 
-class InstanceTerminated(CloudError):  # noqa: N818
+class InstanceTerminated(CloudError):
     """The token's instance was launched, and is terminated since (or being terminated). instance: what it was."""
 
     def __init__(self, instance: Instance) -> None:
@@ -59,7 +59,7 @@ class InstanceTerminated(CloudError):  # noqa: N818
         super().__init__(f"instance {instance.id} of token {instance.token} is {instance.state}")
 
 
-class Throttled(CloudError):  # noqa: N818
+class Throttled(CloudError):
     """Too many requests; nothing was done."""
 
     def __init__(self, retry_after_seconds: float, message: str = "") -> None:
@@ -67,17 +67,17 @@ class Throttled(CloudError):  # noqa: N818
         super().__init__(message or f"the cloud throttles requests; again in {retry_after_seconds:g} s")
 
 
-class CloudUnavailable(CloudError):  # noqa: N818
+class CloudUnavailable(CloudError):
     """No answer was received (time-out, lost connection, internal error): what happened is unknown."""
 
 
-class RequestExpired(CloudError):  # noqa: N818
+class RequestExpired(CloudError):
     """The launch request was older than the cloud allows when it arrived; nothing was done."""
 
 
-class InstanceNotFound(CloudError):  # noqa: N818
+class InstanceNotFound(CloudError):
     """There is no such instance, or not any more."""
 
 
-class NodeClassNotReady(CloudError):  # noqa: N818
+class NodeClassNotReady(CloudError):
     """The NodeClass that the NodePool names does not exist or cannot be used yet."""
