@@ -73,13 +73,22 @@ class Store:
 
     def run(self, script: str, *arguments: Argument) -> Any:
         """Runs `lua/SCRIPT.lua` atomically and answers what it returns (str, int, list or None)."""
-        call = self._scripts.get(script)
-        if call is None:
-            call = self._scripts[script] = self.redis.register_script(script_text(script))
-        policy = self.policy
-        header = (self.keys.prefix, policy.idle_ms, policy.max_ms, policy.max_items)
         with translated():
-            return call(args=(*header, *arguments))
+            return self._script(script)(args=(*self._header, *arguments))
+
+    def queue(self, pipe: Any, script: str, *arguments: Argument) -> None:
+        """Adds `lua/SCRIPT.lua` to a pipeline; its answer comes with the pipeline's others."""
+        self._script(script)(args=(*self._header, *arguments), client=pipe)
+
+    @property
+    def _header(self) -> tuple[Argument, ...]:
+        return (self.keys.prefix, self.policy.idle_ms, self.policy.max_ms, self.policy.max_items)
+
+    def _script(self, name: str) -> Callable[..., Any]:
+        call = self._scripts.get(name)
+        if call is None:
+            call = self._scripts[name] = self.redis.register_script(script_text(name))
+        return call
 
     def read(self, call: Callable[[redis.Redis], T]) -> T:
         """Runs a read on the text client, errors translated."""

@@ -1,0 +1,145 @@
+"""Reads everything a solve looks at in one atomic step: the cluster view, the claims' records, the live plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from wainwright.api.base import PodUid
+from wainwright.api.daemonsets import DaemonSet
+from wainwright.api.meta import ObjectMeta
+from wainwright.api.nodeclaims import NodeClaim
+from wainwright.api.nodepools import NodePool
+from wainwright.api.nodes import Node, Taint
+from wainwright.api.pods import Pod
+from wainwright.api.volumes import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from wainwright.batching.store import Store, translated
+from wainwright.errors import TemporaryError
+from wainwright.provisioning.snapshots import ClaimState, ClusterState
+from wainwright.scheduling.instance_types import OfferingKey
+
+OLDEST_VIEW: Final = timedelta(seconds=30)
+"""A solve refuses a view none of whose watches has shown a sign of life for this long (design §4)."""
+
+T = TypeVar("T")
+
+
+class ViewNotReady(TemporaryError):
+    """The cluster view is missing, incomplete or stale: nothing may be decided on it."""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+_KINDS: Final[dict[str, type[Any]]] = {
+    "pods": Pod,
+    "nodes": Node,
+    "nodeclaims": NodeClaim,
+    "nodepools": NodePool,
+    "daemonsets": DaemonSet,
+    "persistentvolumeclaims": PersistentVolumeClaim,
+    "persistentvolumes": PersistentVolume,
+    "storageclasses": StorageClass,
+    "csinodes": CsiNode,
+    "namespaces": _Named,
+}
+
+
+class ClusterReader:
+    """Reads ClusterStates; keeps what it decoded, so that the next reading decodes only what changed.
+
+    One per process; not for several threads at once.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in _KINDS.items()}
+        self._known: dict[str, dict[bytes, tuple[bytes, Any]]] = {kind: {} for kind in _KINDS}
+
+    def read(self) -> ClusterState:
+        """Raises ViewNotReady with the reason, StoreUnavailable."""
+        store, keys = self._store, self._store.keys
+        with translated():
+            pipe = store.raw.pipeline(transaction=True)
+            pipe.time()
+            pipe.hgetall(keys.view_meta)
+            pipe.hgetall(keys.planned)
+            pipe.zrange(keys.unavailable, 0, -1, withscores=True)
+            for kind in _KINDS:
+                pipe.hgetall(keys.view(kind))
+            store.queue(pipe, "claims_read")
+            answers = pipe.execute()
+        (seconds, microseconds), meta, planned, unavailable, *kinds, claims = answers
+        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        check_view(_text(meta), now_ms)
+        objects = {kind: self._decode(kind, raw) for kind, raw in zip(_KINDS, kinds, strict=True)}
+        return ClusterState(
+            epoch=meta[b"epoch"].decode(),
+            version=int(meta.get(b"version", b"0")),
+            read_at=datetime.fromtimestamp(now_ms / 1000, tz=UTC),
+            pods=objects["pods"],
+            nodes=objects["nodes"],
+            node_claims=objects["nodeclaims"],
+            node_pools=objects["nodepools"],
+            daemon_sets=objects["daemonsets"],
+            persistent_volume_claims=objects["persistentvolumeclaims"],
+            persistent_volumes=objects["persistentvolumes"],
+            storage_classes=objects["storageclasses"],
+            csi_nodes=objects["csinodes"],
+            namespaces={item.metadata.name: item.metadata.labels for item in objects["namespaces"]},
+            claims=tuple(_claim(name, fields) for name, fields in claims),
+            planned={PodUid(uid.decode()): value.decode().split(" ")[0] for uid, value in planned.items()},
+            unavailable=frozenset(
+                OfferingKey(*member.decode().split("/", 2)) for member, until in unavailable if until > now_ms
+            ),
+        )
+
+    def _decode(self, kind: str, raw: Mapping[bytes, bytes]) -> tuple[Any, ...]:
+        known, decoder = self._known[kind], self._decoders[kind]
+        fresh: dict[bytes, tuple[bytes, Any]] = {}
+        for name, text in raw.items():
+            old = known.get(name)
+            fresh[name] = old if old is not None and old[0] == text else (text, decoder.decode(text))
+        self._known[kind] = fresh
+        return tuple(item for _, item in fresh.values())
+
+
+def check_view(meta: Mapping[str, str], now_ms: int) -> None:
+    """Raises ViewNotReady unless the view is there, complete, and every watch showed life lately."""
+    if not meta.get("epoch"):
+        raise ViewNotReady("there is no cluster view: no watcher has written one yet")
+    if meta.get("complete") != "1":
+        raise ViewNotReady("the cluster view is not complete yet: the watcher is still listing")
+    for field, value in meta.items():
+        if field.startswith("progress:") and now_ms - int(value) > OLDEST_VIEW.total_seconds() * 1000:
+            age = (now_ms - int(value)) / 1000
+            raise ViewNotReady(
+                f"the watch of {field.removeprefix('progress:')} has shown no sign of life for {age:.0f} s"
+            )
+
+
+def _text(raw: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in raw.items()}
+
+
+def _claim(name: bytes, flat: list[bytes]) -> ClaimState:
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def of(field: bytes, kind: type[T], default: bytes) -> T:
+        return msgspec.json.decode(fields.get(field) or default, type=kind)
+
+    return ClaimState(
+        name=name.decode(),
+        state=fields[b"state"].decode(),
+        node=fields.get(b"node", b"").decode(),
+        node_pool=fields.get(b"nodepool", b"").decode(),
+        labels=of(b"labels", dict[str, str], b"{}"),
+        taints=of(b"taints", tuple[Taint, ...], b"[]"),
+        allocatable=of(b"allocatable", dict[str, int], b"{}"),
+        capacity=of(b"capacity", dict[str, int], b"{}"),
+        price=float(fields.get(b"price") or 0),
+    )
