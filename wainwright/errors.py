@@ -27,6 +27,14 @@ class FenceLost(PermanentError):
     """The caller does not hold the lock or lease any more: stop, change nothing."""
 
 
+class PoolNotInUse(PermanentError):
+    """The NodePool is not in use under that UID (deleted, or replaced): route the pod to another one."""
+
+
+class ViewIncomplete(TemporaryError):
+    """The cluster view is of another epoch or not listed completely yet: wait until the watcher says so."""
+
+
 class KubeUnavailable(TemporaryError):
     """The API server did not answer in time, or answered 5xx or 429; a write may or may not have happened."""
 
@@ -58,3 +66,7 @@ class Expired(KubeError):
 
 class Refused(KubeError):
     """429 of an eviction: a disruption budget holds the pod; not a server too busy."""
+
+
+class ViewNotReady(TemporaryError):
+    """The cluster view is missing, incomplete or stale: nothing may be decided on it."""

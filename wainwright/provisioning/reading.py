@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,18 +17,11 @@ from wainwright.api.nodes import Node, Taint
 from wainwright.api.pods import Pod
 from wainwright.api.volumes import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from wainwright.batching.store import Store, translated
-from wainwright.errors import TemporaryError
+from wainwright.kube.view import check_view
 from wainwright.provisioning.snapshots import ClaimState, ClusterState
 from wainwright.scheduling.instance_types import OfferingKey
 
-OLDEST_VIEW: Final = timedelta(seconds=30)
-"""A solve refuses a view none of whose watches has shown a sign of life for this long (design §4)."""
-
 T = TypeVar("T")
-
-
-class ViewNotReady(TemporaryError):
-    """The cluster view is missing, incomplete or stale: nothing may be decided on it."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -106,20 +99,6 @@ class ClusterReader:
             fresh[name] = old if old is not None and old[0] == text else (text, decoder.decode(text))
         self._known[kind] = fresh
         return tuple(item for _, item in fresh.values())
-
-
-def check_view(meta: Mapping[str, str], now_ms: int) -> None:
-    """Raises ViewNotReady unless the view is there, complete, and every watch showed life lately."""
-    if not meta.get("epoch"):
-        raise ViewNotReady("there is no cluster view: no watcher has written one yet")
-    if meta.get("complete") != "1":
-        raise ViewNotReady("the cluster view is not complete yet: the watcher is still listing")
-    for field, value in meta.items():
-        if field.startswith("progress:") and now_ms - int(value) > OLDEST_VIEW.total_seconds() * 1000:
-            age = (now_ms - int(value)) / 1000
-            raise ViewNotReady(
-                f"the watch of {field.removeprefix('progress:')} has shown no sign of life for {age:.0f} s"
-            )
 
 
 def _text(raw: Mapping[bytes, bytes]) -> dict[str, str]:
