@@ -42,7 +42,8 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "seen",
         "hash",
         "add, flush, requeue",
-        "Queued or in a batch: pod UID → `<nodepool>/<entry id>`. A gate is open when its id is not here any more",
+        "Queued or in a batch: pod UID → `<nodepool>/<entry id>`. A gate is open when its id is not here any more; "
+        "with `!` behind it the NodePool was deleted: the gate is open, the pod's batch goes on",
         "HLEN {}seen",
     ),
     KeySpec(
@@ -60,6 +61,13 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "ZRANGE {}windows 0 -1 WITHSCORES",
     ),
     KeySpec(
+        "opened",
+        "stream",
+        "add, requeue",
+        "Wakes the holders of window shards when a window opened or filled up: v, nodepool, due_ms; 100 entries",
+        "XREVRANGE {}opened + - COUNT 5",
+    ),
+    KeySpec(
         "lock:<name>",
         "hash",
         "holder",
@@ -74,7 +82,7 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "hash",
         "close, record, flush",
         "A closed window: state (closed, planned, done), nodepool, nodepool_uid, kind (fresh, retry), opened_ms, "
-        "closed_ms, window_ms, size, items (JSON [[uid, pod, entry id], …]), solver, deaths, plan, planned_ms, "
+        "due_ms, closed_ms, window_ms, size, items (JSON [[uid, pod, entry id], …]), solver, deaths, plan, planned_ms, "
         "done_ms, outcome",
         "HGETALL {}batch:<id>",
     ),
@@ -253,6 +261,7 @@ class Keys:
         self.nodepools = prefix + "nodepools"
         self.seen = prefix + "seen"
         self.windows = prefix + "windows"
+        self.opened = prefix + "opened"
         self.gates = prefix + "gates"
         self.planned = prefix + "planned"
         self.nominated = prefix + "nominated"

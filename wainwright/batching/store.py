@@ -90,7 +90,7 @@ class Store:
             call = self._scripts[name] = self.redis.register_script(script_text(name))
         return call
 
-    def read(self, call: Callable[[redis.Redis], T]) -> T:
+    def read(self, call: Callable[[Any], T]) -> T:
         """Runs a read on the text client, errors translated."""
         with translated():
             return call(self.redis)

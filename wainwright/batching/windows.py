@@ -26,13 +26,33 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     items: int
 
 
-def with_item(window: Window | None, now_ms: int, policy: WindowPolicy) -> Window:
-    """The window after one new item at now_ms; the same item seen again does not get here."""
-    opened_ms = now_ms if window is None else window.opened_ms
-    items = 1 if window is None else window.items + 1
-    due_ms = min(now_ms + policy.idle_ms, opened_ms + policy.max_ms)
-    return Window(opened_ms=opened_ms, due_ms=now_ms if items >= policy.max_items else due_ms, items=items)
+def with_item(window: Window | None, now_ms: int, policy: WindowPolicy, *, extends: bool = True) -> Window:
+    """The window after one new item at now_ms; the same item seen again does not get here.
+
+    extends: False for a retry, which joins an open window without extending it (and opens one like any other item).
+    A window that is due already is not extended any more: its worker is late, and would be later still.
+    """
+    if window is None:
+        opened_ms, items = now_ms, 1
+        due_ms = now_ms + min(policy.idle_ms, policy.max_ms)
+    else:
+        opened_ms, items, due_ms = window.opened_ms, window.items + 1, window.due_ms
+        if extends and now_ms < due_ms:
+            due_ms = min(now_ms + policy.idle_ms, opened_ms + policy.max_ms)
+    if items >= policy.max_items:
+        due_ms = min(due_ms, now_ms)
+    return Window(opened_ms=opened_ms, due_ms=due_ms, items=items)
 
 
-def is_due(window: Window, now_ms: int, policy: WindowPolicy) -> bool:
-    return now_ms >= window.due_ms or window.items >= policy.max_items
+def is_due(window: Window, now_ms: int) -> bool:
+    return now_ms >= window.due_ms
+
+
+def closed(window: Window, now_ms: int, policy: WindowPolicy) -> tuple[int, Window | None]:
+    """How many items, the oldest, leave with the window when it closes, and the window that the rest opens, if any."""
+    leaving = min(window.items, policy.max_items)
+    rest = window.items - leaving
+    if not rest:
+        return leaving, None
+    due_ms = now_ms if rest >= policy.max_items else now_ms + min(policy.idle_ms, policy.max_ms)
+    return leaving, Window(opened_ms=now_ms, due_ms=due_ms, items=rest)
