@@ -59,6 +59,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespaces: dict[str, dict[str, str]] = {}
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
+    reserved_mode: str = "strict"
+    """strict: a pod for which reserved capacity would do waits for it; fallback: it takes what else there is."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,179 @@
+"""Bins become claims: which options each keeps, what it is charged, what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from wainwright.api.names import (
+    CAPACITY_TYPE_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NODEPOOL_LABEL,
+    RESERVED,
+    ZONE_LABEL,
+)
+from wainwright.api.nodepools import NodeSelectorRequirement
+from wainwright.scheduling.packing import Bin, Packing
+from wainwright.scheduling.plan import PlannedClaim
+from wainwright.scheduling.requirements import Requirement, requirement
+from wainwright.scheduling.snapshot import Option
+from wainwright.scheduling.universe import Ints
+
+PRICE_MARGIN: Final = 0.15
+"""A claim keeps what costs up to this share more than its cheapest option: a shortage in one does not fail it."""
+MOST_TYPES: Final = 60
+"""EC2 Fleet takes no more instance types in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    options: tuple[Option, ...]
+    requirements: tuple[NodeSelectorRequirement, ...]
+    labels: dict[str, str]
+    requests: dict[str, int]
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+def claims_of(packing: Packing) -> list[PlannedClaim]:
+    """The claims of a packing, in the order of its bins. Limits are charged anew, with the largest type kept."""
+    left = [dict(limits) for limits in packing.limits]
+    memo: dict[tuple[int, bytes, tuple[tuple[str, int], ...]], Ints] = {}
+    claims = []
+    for each in packing.bins:
+        key = (each.option, each.mask.tobytes(), tuple(sorted(each.used.items())))
+        rows = memo.get(key)
+        if rows is None:
+            rows = np.flatnonzero(packing.fitting(each.mask, each.used)).astype(np.int64)
+            memo[key] = rows
+        kept = _within_margin(packing, _within_limits(packing, each, rows, left))
+        claims.append(_claim(packing, each, kept))
+    return claims
+
+
+def _within_limits(packing: Packing, each: Bin, rows: Ints, left: Sequence[dict[str, int]]) -> Ints:
+    """Rows that can be kept although the claim is charged with the largest of them; charges `left` for them."""
+    universe = packing.universe
+    pool = int(universe.pool_of[each.option])
+    rows = rows[~universe.is_reserved[rows] | (rows == each.option)]
+    names = [name for name in left[pool] if name != "nodes"]
+    if not names:
+        return rows
+    margin = float(universe.price[each.option]) * (1 + PRICE_MARGIN)
+    charged = {name: int(packing.capacity[name][each.option]) for name in names}
+    kept = []
+    for row in rows.tolist():
+        if row != each.option and universe.price[row] > margin:
+            continue
+        more = {name: max(int(packing.capacity[name][row]) - charged[name], 0) for name in names}
+        if all(amount <= left[pool][name] for name, amount in more.items()):
+            kept.append(row)
+            for name, amount in more.items():
+                charged[name] += amount
+                left[pool][name] -= amount
+    return np.array(kept, dtype=np.int64)
+
+
+def _within_margin(packing: Packing, rows: Ints) -> Ints:
+    """Cheapest first, within the price margin and the number of types, but never fewer than minValues asks for."""
+    universe = packing.universe
+    rows = rows[np.lexsort((rows, universe.price[rows]))]
+    limit = universe.price[rows[0]] * (1 + PRICE_MARGIN)
+    minimum = universe.pools[universe.pool_of[rows[0]]].min_values
+    kept: list[int] = []
+    types: set[str] = set()
+    seen: dict[str, set[int]] = {key: set() for key in minimum}
+    columns = {key: universe.column(key).codes for key in minimum}
+    for row in rows.tolist():
+        kind = universe.kinds[row].name
+        wide = universe.price[row] <= limit and (kind in types or len(types) < MOST_TYPES)
+        needed = any(
+            len(seen[key]) < least and columns[key][row] >= 0 and int(columns[key][row]) not in seen[key]
+            for key, least in minimum.items()
+        )
+        if not wide and not needed:
+            continue
+        kept.append(row)
+        types.add(kind)
+        for key in minimum:
+            if columns[key][row] >= 0:
+                seen[key].add(int(columns[key][row]))
+    return np.array(kept, dtype=np.int64)
+
+
+def _claim(packing: Packing, each: Bin, rows: Ints) -> PlannedClaim:
+    universe = packing.universe
+    terms = universe.pools[universe.pool_of[each.option]]
+    template = terms.pool.spec.template
+    first = int(rows[0])
+    options = tuple(
+        Option(
+            instance_type=universe.kinds[row].name,
+            zone=universe.offerings[row].zone,
+            capacity_type=universe.offerings[row].capacity_type,
+            price=universe.offerings[row].price,
+            reservation_id=universe.offerings[row].reservation_id,
+        )
+        for row in rows.tolist()
+    )
+    labels = dict(template.metadata.labels)
+    labels[NODEPOOL_LABEL] = terms.pool.name
+    for key, wanted in terms.requirements.items():
+        if key in (ZONE_LABEL, CAPACITY_TYPE_LABEL, INSTANCE_TYPE_LABEL) or key in labels:
+            continue
+        if key in universe.well_known:
+            continue
+        value = universe.label(first, key)
+        if value is None and key not in terms.open_values:
+            value = wanted.any_value()
+        if value is not None:
+            labels[key] = value
+    requests = dict(each.used)
+    for name in universe.resources:
+        overhead = int(universe.overhead[name][rows].max())
+        if overhead:
+            requests[name] = requests.get(name, 0) + overhead
+    names = sorted({name for row in rows.tolist() for name in universe.kinds[row].capacity})
+    kinds = list({universe.kinds[row].name: universe.kinds[row] for row in rows.tolist()}.values())
+    return PlannedClaim(
+        node_pool=terms.pool.name,
+        pods=tuple(pod.uid for pod in each.pods),
+        options=options,
+        requirements=_requirements(terms.requirements, labels, options),
+        labels=labels,
+        taints=template.spec.taints,
+        startup_taints=template.spec.startup_taints,
+        requests={name: amount for name, amount in sorted(requests.items()) if amount},
+        capacity={name: max(kind.capacity.get(name, 0) for kind in kinds) for name in names},
+        allocatable={
+            name: min(kind.capacity.get(name, 0) - kind.overhead.get(name, 0) for kind in kinds) for name in names
+        },
+    )
+
+
+def _requirements(
+    pool: dict[str, Requirement], labels: dict[str, str], options: Sequence[Option]
+) -> tuple[NodeSelectorRequirement, ...]:
+    """The NodePool's demands narrowed to what the claim keeps; by key."""
+    narrowed = dict(pool)
+    for key, value in labels.items():
+        narrowed[key] = _narrow(pool.get(key), key, (value,))
+    narrowed[INSTANCE_TYPE_LABEL] = _narrow(
+        pool.get(INSTANCE_TYPE_LABEL), INSTANCE_TYPE_LABEL, {o.instance_type for o in options}
+    )
+    narrowed[ZONE_LABEL] = _narrow(pool.get(ZONE_LABEL), ZONE_LABEL, {o.zone for o in options})
+    narrowed[CAPACITY_TYPE_LABEL] = _narrow(
+        pool.get(CAPACITY_TYPE_LABEL), CAPACITY_TYPE_LABEL, {o.capacity_type for o in options}
+    )
+    return tuple(part for key in sorted(narrowed) for part in narrowed[key].selectors())
+
+
+def _narrow(wanted: Requirement | None, key: str, values: Sequence[str] | set[str]) -> Requirement:
+    least = wanted.min_values if wanted is not None else None
+    return requirement(key, "In", tuple(sorted(values)), least)
+
+
+__all__ = ["MOST_TYPES", "PRICE_MARGIN", "RESERVED", "claims_of"]
