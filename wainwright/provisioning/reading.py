@@ -4,42 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from wainwright.api.base import PodUid
-from wainwright.api.daemonsets import DaemonSet
-from wainwright.api.meta import ObjectMeta
-from wainwright.api.nodeclaims import NodeClaim
-from wainwright.api.nodepools import NodePool
-from wainwright.api.nodes import Node, Taint
-from wainwright.api.pods import Pod
-from wainwright.api.volumes import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from wainwright.api.nodes import Taint
 from wainwright.batching.store import Store, translated
-from wainwright.kube.view import check_view
+from wainwright.kube.view import KINDS_BY_NAME, check_view
 from wainwright.provisioning.snapshots import ClaimState, ClusterState
 from wainwright.scheduling.instance_types import OfferingKey
 
 T = TypeVar("T")
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-
-
-_KINDS: Final[dict[str, type[Any]]] = {
-    "pods": Pod,
-    "nodes": Node,
-    "nodeclaims": NodeClaim,
-    "nodepools": NodePool,
-    "daemonsets": DaemonSet,
-    "persistentvolumeclaims": PersistentVolumeClaim,
-    "persistentvolumes": PersistentVolume,
-    "storageclasses": StorageClass,
-    "csinodes": CsiNode,
-    "namespaces": _Named,
-}
 
 
 class ClusterReader:
@@ -50,8 +26,8 @@ class ClusterReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in _KINDS.items()}
-        self._known: dict[str, dict[bytes, tuple[bytes, Any]]] = {kind: {} for kind in _KINDS}
+        self._decoders = {kind: msgspec.json.Decoder(of.as_type) for kind, of in KINDS_BY_NAME.items()}
+        self._known: dict[str, dict[bytes, tuple[bytes, Any]]] = {kind: {} for kind in KINDS_BY_NAME}
 
     def read(self) -> ClusterState:
         """Raises ViewNotReady with the reason, StoreUnavailable."""
@@ -62,14 +38,14 @@ class ClusterReader:
             pipe.hgetall(keys.view_meta)
             pipe.hgetall(keys.planned)
             pipe.zrange(keys.unavailable, 0, -1, withscores=True)
-            for kind in _KINDS:
+            for kind in KINDS_BY_NAME:
                 pipe.hgetall(keys.view(kind))
             store.queue(pipe, "claims_read")
             answers = pipe.execute()
         (seconds, microseconds), meta, planned, unavailable, *kinds, claims = answers
         now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         check_view(_text(meta), now_ms)
-        objects = {kind: self._decode(kind, raw) for kind, raw in zip(_KINDS, kinds, strict=True)}
+        objects = {kind: self._decode(kind, raw) for kind, raw in zip(KINDS_BY_NAME, kinds, strict=True)}
         return ClusterState(
             epoch=meta[b"epoch"].decode(),
             version=int(meta.get(b"version", b"0")),

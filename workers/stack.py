@@ -1,0 +1,195 @@
+"""The embedded stack: a Redis-compatible server, a cluster, a cloud, and Wainwright's own processes, on this machine.
+
+The same processes run against a real cluster and Redis by setting their addresses (docs/real-cluster.md).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from config.settings import Settings, environment
+from tasks.context import make_store
+from wainwright.batching.store import Store
+from wainwright.errors import AlreadyExists, StoreUnavailable, WainwrightError
+from wainwright.kube.client import KubeClient
+from wainwright.kube.config import load_config
+from wainwright.kube.resources import CRDS
+from workers.children import Children
+
+START_SECONDS = 60.0
+"""Starting is given up after this long."""
+
+
+class StackError(Exception):
+    """The stack could not be started; the message says which part, with the end of its log."""
+
+
+class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the embedded stack consists of. port numbers: 0 is any free one."""
+
+    folder: Path
+    watchers: int = 1
+    launch_workers: int = 1
+    beats: int = 1
+    redis_port: int = 0
+    api_port: int = 0
+
+
+class Stack:
+    """The embedded stack, running. Made by `start`, ended by `stop`."""
+
+    def __init__(self, settings: Settings, options: StackOptions) -> None:
+        self.options = options
+        self.folder = options.folder
+        self.kubeconfig = options.folder / "kubeconfig"
+        self.children = Children(options.folder / "logs")
+        redis_port = options.redis_port or free_port()
+        cloud_port = free_port()
+        self.settings = settings.model_copy(
+            update={
+                "redis": settings.redis.model_copy(update={"url": f"redis://127.0.0.1:{redis_port}/0"}),
+                "kube": settings.kube.model_copy(update={"kubeconfig": str(self.kubeconfig), "context": ""}),
+                "cloud": settings.cloud.model_copy(update={"url": f"http://127.0.0.1:{cloud_port}"}),
+            }
+        )
+        self._redis_port, self._cloud_port = redis_port, cloud_port
+        self.store: Store = make_store(self.settings)
+
+    @property
+    def kube(self) -> KubeClient:
+        return KubeClient(load_config(str(self.kubeconfig)))
+
+    def start(self, report: Callable[[str], None]) -> None:
+        """Starts everything; report is told each step. Raises StackError, with nothing left running."""
+        try:
+            self._start(report)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, report: Callable[[str], None]) -> None:
+        stack = self.settings.stack
+        data = self.folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        report("Redis-compatible server, Kubernetes API, simulated cloud")
+        self.kubeconfig.unlink(missing_ok=True)
+        self._python("redis", "workers.redis_server", "--port", str(self._redis_port), "--data", str(data / "redis"))
+        self._python(
+            "api-server",
+            "wainwright.sim.apiserver",
+            "--port",
+            str(self.options.api_port),
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--data-dir",
+            str(data / "api-server"),
+            "--exit-with-parent",
+        )
+        cloud = [
+            "--port",
+            str(self._cloud_port),
+            "--state-file",
+            str(data / "cloud.jsonl"),
+            "--launch-delay",
+            str(stack.launch_delay_seconds),
+            "--boot-delay",
+            str(stack.boot_delay_seconds),
+            "--exit-with-parent",
+        ]
+        if stack.catalog:
+            cloud += ["--catalog", stack.catalog]
+        self._python("cloud", "wainwright.cloud.simulated", *cloud)
+        self._until("redis", self._redis_answers)
+        self._until("api-server", self.kubeconfig.exists)
+        report("CustomResourceDefinitions, controllers, watchers, workers, beats")
+        apply_crds(self.kube)
+        self._python(
+            "controllers",
+            "wainwright.sim.controllers",
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--cloud",
+            self.settings.cloud.url,
+            "--exit-with-parent",
+        )
+        roles: list[tuple[str, tuple[str, ...]]] = []
+        roles += [(f"watcher-{n}", ("workers.watcher",)) for n in range(1, self.options.watchers + 1)]
+        roles += [(name, ("workers.worker", name)) for name in ("window", "solve")]
+        roles += [(f"launch-{n}", ("workers.worker", "launch")) for n in range(1, self.options.launch_workers + 1)]
+        roles += [("tick", ("workers.worker", "tick", "collect"))]
+        roles += [(f"beat-{n}", ("workers.beat",)) for n in range(1, self.options.beats + 1)]
+        for name, command in roles:
+            self._python(name, *command, "--exit-with-parent")
+        report("waiting until every process shows life and the cluster view is complete")
+        self._until("workers", lambda: len(self.signs_of_life()) >= len(roles))
+        self._until("watcher-1", self._view_is_complete)
+
+    def stop(self) -> None:
+        """Ends every child; within five seconds."""
+        self.children.stop()
+        self.store.close()
+
+    def signs_of_life(self) -> list[str]:
+        pattern = self.store.keys.worker("*")
+        return [str(name) for name in self.store.read(lambda redis: redis.keys(pattern))]
+
+    def environment(self) -> dict[str, str]:
+        """For processes of ours that shall work with this stack."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("WAINWRIGHT_")}
+        return own | environment(self.settings) | {"PYTHONUNBUFFERED": "1"}
+
+    def _python(self, name: str, module: str, *arguments: str) -> None:
+        self.children.start(name, [sys.executable, "-m", module, *arguments], self.environment())
+
+    def _redis_answers(self) -> bool:
+        try:
+            return self.store.now_ms() > 0
+        except StoreUnavailable:
+            return False
+
+    def _view_is_complete(self) -> bool:
+        return self.store.read(lambda redis: redis.hget(self.store.keys.view_meta, "complete")) == "1"
+
+    def _until(self, what: str, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_so():
+            lost = self.children.check()
+            if lost:
+                words = "\n".join(f"--- {child.name} ({child.log})\n{child.last_words()}" for child in lost)
+                raise StackError(f"{lost[0].name} does not stay up\n{words}")
+            if time.monotonic() > deadline:
+                raise StackError(f"{what} did not get ready within {START_SECONDS:.0f} s; logs: {self.folder / 'logs'}")
+            time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def manifests(folder: str) -> Iterator[dict[str, object]]:
+    """The YAML documents of config/FOLDER, file by file."""
+    for file in sorted((resources.files("config") / folder).iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".yaml"):
+            yield from (document for document in yaml.safe_load_all(file.read_text()) if document)
+
+
+def apply_crds(kube: KubeClient) -> None:
+    """Creates our CustomResourceDefinitions where they are missing. Raises WainwrightError."""
+    for document in manifests("crd"):
+        try:
+            kube.create(CRDS, document)
+        except AlreadyExists:
+            continue
+        except WainwrightError as error:
+            raise StackError(f"CustomResourceDefinition {document['metadata']} was refused: {error}") from error
