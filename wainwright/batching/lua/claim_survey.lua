@@ -1,0 +1,12 @@
+-- → for each claim with a record: { name, state, uid, node, launched_ms, 1 when somebody holds it }
+local answer = {}
+for _, name in ipairs(redis.call('ZRANGE', P .. 'claims', 0, -1)) do
+  local record = redis.call('HMGET', P .. 'claim:' .. name, 'state', 'uid', 'node', 'launched_ms', 'lease_until_ms')
+  if not record[1] then
+    redis.call('ZREM', P .. 'claims', name)
+  else
+    answer[#answer + 1] = { name, record[1], record[2] or '', record[3] or '', record[4] or '0',
+      tonumber(record[5] or '0') > NOW and 1 or 0 }
+  end
+end
+return answer
