@@ -130,10 +130,18 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "ZRANGE {}retry 0 -1 WITHSCORES",
     ),
     KeySpec(
+        "retry:woken",
+        "hash",
+        "wake_retries, upkeep",
+        "Last change that could help a pod that was not placed: at_ms, reason; applied_ms: up to here it was acted on",
+        "HGETALL {}retry:woken",
+    ),
+    KeySpec(
         "retries",
         "hash",
         "record, upkeep",
-        "The same pods: UID → JSON {pod, pool, attempts, first_ms, last_ms, reasons, plan}",
+        "The same pods, and those being tried again: UID → JSON {pod, pool, attempts, first_ms, last_ms (time of the "
+        "view it was tried with), reasons, plan}",
         "HGETALL {}retries",
     ),
     KeySpec(
@@ -267,6 +275,7 @@ class Keys:
         self.nominated = prefix + "nominated"
         self.retry = prefix + "retry"
         self.retries = prefix + "retries"
+        self.retry_woken = prefix + "retry:woken"
         self.dead = prefix + "dead"
         self.plans = prefix + "plans"
         self.claims = prefix + "claims"

@@ -98,7 +98,7 @@ class SolvePass:
             node_pools={pool.name: pool for pool in node_pools},
             catalogs=catalogs,
             retries=self._retries([left.pod for left in plan.unplaced]),
-            now_ms=self._store.now_ms(),
+            now_ms=int(state.read_at.timestamp() * 1000),
             keep_ms=int(self._policy.keep_seconds * 1000),
             keep_plans=self._policy.keep_plans,
             facts={"read_ms": f"{(read - started) * 1000:.0f}", "solve_ms": f"{(solved - read) * 1000:.0f}"},

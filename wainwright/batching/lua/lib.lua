@@ -177,6 +177,18 @@ local function close_window(pool, kind, token)
   return batch, #items
 end
 
+-- Retries ---------------------------------------------------------------------------------------------------------
+local RETRY_PAUSE = 1000
+
+-- When a pod that was tried at last_ms (the time of the view it was tried with) is tried again: at due, or, if something
+-- that could help has changed since then, a second after that try.
+local function next_try(due, last)
+  local woken = tonumber(redis.call('HGET', P .. 'retry:woken', 'at_ms'))
+  if woken and last <= woken then return math.min(due, last + RETRY_PAUSE) end
+  return due
+end
+
+-- NodePools out of use --------------------------------------------------------------------------------------------
 -- Ends what a NodePool that is not in use any more (name and UID) still has: its window closes, the gates of its queued
 -- items and of its batches open. Items of live batches stay in `seen`, marked `!`: their batch goes on (the solve sees
 -- every NodePool), so they must not be queued a second time. Answers its queued pods as {uid, pod}.
@@ -263,6 +275,12 @@ local function effect_over(batch, effect)
     and redis.call('SCARD', P .. 'batch:' .. batch .. ':effects') == 0 then
     flush(batch, 'carried out')
   end
+end
+
+-- Leases of claims --------------------------------------------------------------------------------------------------
+local function leased(claim, holder)
+  local held = redis.call('HMGET', P .. 'claim:' .. claim, 'holder', 'lease_until_ms')
+  return held[1] == holder and tonumber(held[2] or '0') > NOW
 end
 
 -- Pods of a claim -------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ for _, claim in ipairs(plan.claims) do
   redis.call('HSET', P .. 'claim:' .. claim.name, 'state', 'planned', 'plan', id, 'created_ms', int(NOW), 'next_ms',
     int(NOW), 'deaths', '0', unpack(claim.fields))
   redis.call('ZADD', P .. 'claims', int(NOW), claim.name)
-  redis.call('ZADD', P .. 'claims:due', int(NOW), claim.name)
+  redis.call('ZADD', P .. 'claims:due', int(NOW + 1000), claim.name)
   for _, pod in ipairs(claim.pods) do adopt_pod('claim/' .. claim.name, claim.name, '', pod) end
 end
 for _, pod in ipairs(plan.rests) do
@@ -43,7 +43,8 @@ end
 for _, pod in ipairs(plan.nodes) do adopt_pod('node/' .. pod[3], '', pod[3], pod) end
 for _, pod in ipairs(plan.unplaced) do
   if redis.call('HEXISTS', P .. 'view:pending', pod[1]) == 1 then
-    redis.call('ZADD', P .. 'retry', pod[3], pod[1])
+    local last = tonumber(string.match(pod[4], '"last_ms":%s*(%d+)'))
+    redis.call('ZADD', P .. 'retry', int(next_try(tonumber(pod[3]), last or NOW)), pod[1])
     redis.call('HSET', P .. 'retries', pod[1], pod[4])
     note_pod(pod[2], pod[1], 'not placed', pod[5], id, '', '')
   end
