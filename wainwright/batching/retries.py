@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from itertools import batched
 
 import msgspec
 
@@ -30,7 +29,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wake_retries(store: Store, reason: str) -> None:
-    """Something changed that could help a pod that was not placed (a NodePool, a node, an offering, a claim that ended).
+    """Something changed that could help a pod that was not placed: a NodePool, a node, an offering, an ended claim.
 
     The next `take_due` takes every retry that was last tried with an older view, but none within a second of its try.
     Also one whose solve is still running: it is compared with the time of the view that it is tried with. Cheap.
