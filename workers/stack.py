@@ -138,6 +138,13 @@ class Stack:
         self.children.stop()
         self.store.close()
 
+    def check(self) -> None:
+        """Starts anew what died. Raises StackError for what does not stay up."""
+        lost = self.children.check()
+        if lost:
+            words = "\n".join(f"--- {child.name} ({child.log})\n{child.last_words()}" for child in lost)
+            raise StackError(f"{lost[0].name} does not stay up\n{words}")
+
     def signs_of_life(self) -> list[str]:
         pattern = self.store.keys.worker("*")
         return [str(name) for name in self.store.read(lambda redis: redis.keys(pattern))]
@@ -162,10 +169,7 @@ class Stack:
     def _until(self, what: str, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not is_so():
-            lost = self.children.check()
-            if lost:
-                words = "\n".join(f"--- {child.name} ({child.log})\n{child.last_words()}" for child in lost)
-                raise StackError(f"{lost[0].name} does not stay up\n{words}")
+            self.check()
             if time.monotonic() > deadline:
                 raise StackError(f"{what} did not get ready within {START_SECONDS:.0f} s; logs: {self.folder / 'logs'}")
             time.sleep(0.05)

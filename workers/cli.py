@@ -1,0 +1,301 @@
+"""The command line: `wainwright`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from config.settings import Settings, documentation, environment, variables
+from wainwright.errors import StoreUnavailable, WainwrightError
+from workers.process import EXIT_USAGE, settings_or_exit
+
+EXIT_FAILED = 1
+
+cli = typer.Typer(
+    help="Just-in-time nodes and request-driven pod scaling for Kubernetes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class Output(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text for people, json for programs")]
+FolderOption = Annotated[
+    Path, typer.Option("--dir", help="where the embedded stack keeps its data, logs and kubeconfig", envvar=None)
+]
+DEFAULT_FOLDER = Path(".wainwright")
+
+
+def say_json(value: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+@contextmanager
+def problems() -> Iterator[None]:
+    """Turns what can go wrong outside into one line on stderr and exit status 1."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        err.print(f"[red]{error}[/red]\nIs it running, and is WAINWRIGHT_REDIS_URL right? (`wainwright up` prints it.)")
+        raise typer.Exit(EXIT_FAILED) from error
+    except WainwrightError as error:
+        err.print(f"[red]{error}[/red]")
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+def running_settings(folder: Path) -> Settings:
+    """The environment's settings; where it names no Redis, those of the embedded stack in `folder`, if one runs."""
+    from config.settings import load_settings
+
+    file = folder / "settings.json"
+    if "WAINWRIGHT_REDIS_URL" not in os.environ and file.exists():
+        stack = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+        return load_settings({**stack, **{k: v for k, v in os.environ.items() if k.startswith("WAINWRIGHT_")}})
+    return settings_or_exit()
+
+
+@cli.command()
+def up(
+    folder: FolderOption = DEFAULT_FOLDER,
+    redis_port: Annotated[int, typer.Option(help="port of the embedded Redis; 0: any free one")] = 0,
+    api_port: Annotated[int, typer.Option(help="port of the embedded Kubernetes API; 0: any free one")] = 0,
+    watchers: Annotated[int, typer.Option(min=1, help="watchers; one is active, the others stand by")] = 1,
+    launch_workers: Annotated[int, typer.Option(min=1, help="launch workers")] = 1,
+    beats: Annotated[int, typer.Option(min=1, help="beats; each slot runs once however many there are")] = 1,
+) -> None:
+    """Start the embedded stack in the foreground: a cluster, a cloud, Redis and Wainwright. Ctrl-C stops all of it."""
+    from workers.stack import Stack, StackError, StackOptions
+
+    settings = settings_or_exit()
+    options = StackOptions(
+        folder=folder.absolute(),
+        watchers=watchers,
+        launch_workers=launch_workers,
+        beats=beats,
+        redis_port=redis_port,
+        api_port=api_port,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    stack = Stack(settings, options)
+    interrupt_on_sigterm()
+    began = time.monotonic()
+    note = folder / "settings.json"
+    try:
+        stack.start(lambda step: err.print(f"starting: {step}", style="dim"))
+        note.write_bytes(msgspec.json.encode(environment(stack.settings)))
+        out.print(
+            f"ready in {time.monotonic() - began:.1f} s. Ctrl-C stops it.\n\n"
+            f"  export KUBECONFIG={stack.kubeconfig}\n"
+            f"  kubectl apply -f examples/nodepool.yaml -f examples/deployment.yaml\n"
+            f"  kubectl get nodeclaims,nodes,pods -w\n\n"
+            f"  wainwright status --watch          pools, windows, plans, nodes\n"
+            f"  wainwright pod default/NAME        what was decided for a pod, and why\n"
+            f"  redis-cli -u {stack.settings.redis.url} KEYS 'wainwright:*'    (docs/redis.md)\n\n"
+            f"Redis {stack.settings.redis.url}   cloud {stack.settings.cloud.url}   logs {stack.folder / 'logs'}",
+            soft_wrap=True,
+        )
+        known: dict[str, int] = {}
+        while True:
+            stack.check()
+            for child in stack.children.all():
+                if child.restarts != known.get(child.name, 0):
+                    known[child.name] = child.restarts
+                    err.print(f"{child.name} died and was started anew ({child.log})", style="yellow")
+            time.sleep(0.25)
+    except KeyboardInterrupt:
+        err.print("stopping", style="dim")
+    except StackError as error:
+        err.print(f"[red]{error}[/red]", markup=True)
+        raise typer.Exit(EXIT_FAILED) from error
+    finally:
+        note.unlink(missing_ok=True)
+        stack.stop()
+
+
+@cli.command()
+def demo(
+    trace: Annotated[Path | None, typer.Option(help="CSV of pods to replay instead (docs/demo.md)")] = None,
+    speedup: Annotated[float | None, typer.Option(help="trace time divided by real time; default: 30 s in all")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="only the first so many pods of the trace")] = None,
+    kill: Annotated[bool, typer.Option(help="kill -9 a launch worker halfway")] = True,  # noqa: FBT002
+    folder: Annotated[Path | None, typer.Option("--dir", help="keep data and logs here (default: removed)")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Run the main job end to end on a stack of its own, and tell whether all went right (exit status 0) or not (1)."""
+    from workers.demo.run import DemoOptions, run_demo, run_trace
+    from workers.demo.trace import TraceError, natural_speedup, read_trace
+    from workers.demo.verdict import render_verdict
+    from workers.stack import StackError
+
+    settings = settings_or_exit()
+    interrupt_on_sigterm()
+    options = DemoOptions(folder=folder.absolute() if folder else None, kill=kill)
+    began = time.monotonic()
+
+    def report(step: str) -> None:
+        err.print(f"{time.monotonic() - began:6.1f} s  {step}", style="dim")
+
+    try:
+        if trace is None:
+            verdict = run_demo(settings, options, report)
+        else:
+            with trace.open(newline="") as lines:
+                pods = read_trace(lines, limit=limit)
+            if not pods:
+                err.print(f"[red]{trace}: there is no pod in it[/red]")
+                raise typer.Exit(EXIT_USAGE)
+            verdict = run_trace(settings, options, pods, speedup or natural_speedup(pods), report)
+    except (TraceError, OSError) as error:
+        err.print(f"[red]{trace}: {error}[/red]")
+        raise typer.Exit(EXIT_USAGE) from error
+    except StackError as error:
+        err.print(f"[red]{error}[/red]")
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if output is Output.JSON:
+        say_json(verdict)
+    else:
+        out.print(render_verdict(verdict))
+    raise typer.Exit(EXIT_FAILED if verdict.faults else 0)
+
+
+@cli.command()
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="refresh every second until Ctrl-C")] = False,  # noqa: FBT002
+    folder: FolderOption = DEFAULT_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell how it stands: NodePools, windows, queues, plans, nodes. Exit status 1 when the view is stale."""
+    from rich.live import Live
+
+    from tasks.context import make_store
+    from workers.status import read_status, render_status
+
+    settings = running_settings(folder)
+    store = make_store(settings)
+    with problems():
+        state = read_status(store, settings)
+        if output is Output.JSON:
+            say_json(state)
+        elif not watch:
+            out.print(render_status(state))
+        else:
+            try:
+                with Live(render_status(state), console=out, refresh_per_second=2) as live:
+                    while True:
+                        time.sleep(1.0)
+                        live.update(render_status(read_status(store, settings)))
+            except KeyboardInterrupt:
+                return
+    healthy = state.view_complete and not any(each.stale for each in state.watches)
+    raise typer.Exit(0 if healthy else EXIT_FAILED)
+
+
+@cli.command()
+def pod(
+    name: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="the pod; without a namespace: default")],
+    folder: FolderOption = DEFAULT_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell what was decided for a pod, when and why, from the records. Exit status 1 when nothing is known of it."""
+    from tasks.context import make_store
+    from workers.pod_report import read_pod_report, render_pod_report
+
+    namespace, _, short = name.rpartition("/")
+    with problems():
+        report = read_pod_report(make_store(running_settings(folder)), namespace or "default", short)
+    if report is None:
+        err.print(
+            f"[red]{namespace or 'default'}/{short}: not in the cluster view, and nothing is recorded of it[/red]"
+        )
+        raise typer.Exit(EXIT_FAILED)
+    if output is Output.JSON:
+        say_json(report)
+    else:
+        out.print(render_pod_report(report))
+
+
+@cli.command()
+def dead(
+    retry: Annotated[str | None, typer.Option(metavar="KIND/ID", help="let this one be tried again")] = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List what was set aside because it cannot be parsed or kills its worker, each with its reason."""
+    from rich.table import Table
+
+    from tasks.context import make_store
+    from wainwright.batching.dead import all_set_aside, put_back
+
+    with problems():
+        store = make_store(running_settings(folder))
+        if retry is not None:
+            kind, _, identity = retry.partition("/")
+            if not put_back(store, kind, identity):
+                err.print(f"[red]{retry}: not among what is set aside (`wainwright dead` lists it)[/red]")
+                raise typer.Exit(EXIT_FAILED)
+            return
+        held = all_set_aside(store)
+    if output is Output.JSON:
+        say_json(held)
+        return
+    table = Table("what", "reason", "it is", title=f"{len(held)} set aside", title_justify="left")
+    for key, entry in held.items():
+        table.add_row(key, entry.reason, entry.what[:200])
+    out.print(table)
+
+
+@cli.command(name="settings")
+def show_settings(
+    markdown: Annotated[bool, typer.Option("--markdown", help="as docs/settings.md")] = False,  # noqa: FBT002
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List every setting with its value now; checks the environment on the way."""
+    if markdown:
+        sys.stdout.write(documentation())
+        return
+    settings = settings_or_exit()
+    values = {name: getattr(getattr(settings, group), field) for name, (group, field) in variables().items()}
+    if output is Output.JSON:
+        say_json(values)
+        return
+    for name, value in values.items():
+        mark = "*" if name in os.environ else " "
+        out.print(f"{mark} {name}={value}", soft_wrap=True)
+
+
+def interrupt_on_sigterm() -> None:
+    """SIGTERM ends a foreground command as Ctrl-C does, so that its children are stopped too."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def main() -> None:
+    """Entry point."""
+    cli()
+
+
+if __name__ == "__main__":
+    main()
