@@ -1,0 +1,5 @@
+import sys
+
+from wainwright.sim.apiserver.process import main
+
+sys.exit(main())

@@ -1,0 +1,252 @@
+"""Merge patch (RFC 7386), JSON patch (RFC 6902), and Kubernetes' strategic merge patch.
+
+None of them changes its input: what they return shares unchanged parts with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wainwright.sim.apiserver.errors import ApiError, bad_request
+from wainwright.sim.apiserver.kinds import Object
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def json_patch(target: Object, operations: Any) -> Any:
+    """Raises ApiError 422 for an operation that cannot be carried out, 400 for one that is none."""
+    if not isinstance(operations, list):
+        raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    document: Any = target
+    for operation in operations:
+        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+            raise bad_request("invalid JSON patch: each operation needs op and path")
+        document = _operate(document, operation)
+    return document
+
+
+def _operate(document: Any, operation: dict[str, Any]) -> Any:
+    path = _pointer(operation["path"])
+    match operation.get("op"):
+        case "add":
+            return _put(document, path, operation.get("value"), insert=True)
+        case "replace":
+            _read(document, path)
+            return _put(document, path, operation.get("value"), insert=False)
+        case "remove":
+            return _without(document, path)
+        case "test":
+            found = _read(document, path, missing_is_null=True)
+            if found != operation.get("value"):
+                raise _unprocessable(f"testing value {operation['path']} failed")
+            return document
+        case "move":
+            source = _pointer(str(operation.get("from", "")))
+            value = _read(document, source)
+            return _put(_without(document, source), path, value, insert=True)
+        case "copy":
+            return _put(document, path, _read(document, _pointer(str(operation.get("from", "")))), insert=True)
+        case other:
+            raise bad_request(f"Unexpected kind: {other}")
+
+
+def _unprocessable(why: str) -> ApiError:
+    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {why}")
+
+
+def _pointer(path: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+
+
+def _position(items: list[Any], part: str, *, end: bool) -> int:
+    if part == "-" and end:
+        return len(items)
+    if not part.isdigit() or int(part) > len(items) - (0 if end else 1):
+        raise _unprocessable(f"index {part} is out of bounds")
+    return int(part)
+
+
+def _read(document: Any, path: list[str], *, missing_is_null: bool = False) -> Any:
+    for part in path:
+        if isinstance(document, dict) and part in document:
+            document = document[part]
+        elif isinstance(document, list):
+            document = document[_position(document, part, end=False)]
+        elif missing_is_null:
+            return None
+        else:
+            raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+    return document
+
+
+def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
+    if not path:
+        return value
+    part, rest = path[0], path[1:]
+    if isinstance(document, dict):
+        if rest and part not in document:
+            raise _unprocessable(f"parent of {part}/{'/'.join(rest)} does not exist")
+        return {**document, part: _put(document[part], rest, value, insert=insert) if rest else value}
+    if isinstance(document, list):
+        items = list(document)
+        at = _position(items, part, end=insert and not rest)
+        if rest:
+            items[at] = _put(items[at], rest, value, insert=insert)
+        elif insert:
+            items.insert(at, value)
+        else:
+            items[at] = value
+        return items
+    raise _unprocessable(f"nothing can be put under {part}")
+
+
+def _without(document: Any, path: list[str]) -> Any:
+    if not path:
+        raise _unprocessable("the whole document cannot be removed")
+    part, rest = path[0], path[1:]
+    if isinstance(document, dict) and part in document:
+        if rest:
+            return {**document, part: _without(document[part], rest)}
+        return {key: value for key, value in document.items() if key != part}
+    if isinstance(document, list):
+        items = list(document)
+        at = _position(items, part, end=False)
+        if rest:
+            items[at] = _without(items[at], rest)
+        else:
+            del items[at]
+        return items
+    raise _unprocessable(f"path element {part} does not exist")
+
+
+MERGE_KEYS: dict[str, tuple[str, ...]] = {
+    "addresses": ("type",),
+    "conditions": ("type",),
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "imagePullSecrets": ("name",),
+    "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "secrets": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "hostAliases": ("ip",),
+    "podIPs": ("ip",),
+    "hostIPs": ("ip",),
+    "topologySpreadConstraints": ("topologyKey",),
+    "ownerReferences": ("uid",),
+}
+"""Lists that are merged item by item, by field name, and the key that tells items apart. `ports` depends on its parent."""
+
+_SETS = frozenset({"finalizers", "podCIDRs"})
+
+
+def merge_key(field: str, sample: Any) -> str | None:
+    """The key that tells the items of a list apart; None for a list that is replaced whole."""
+    if field == "ports":
+        return "containerPort" if isinstance(sample, dict) and "containerPort" in sample else "port"
+    keys = MERGE_KEYS.get(field)
+    return keys[0] if keys else None
+
+
+def strategic_merge(target: Object, patch: Any) -> Object:
+    """Kubernetes' own merge: listed items meet by key, `$patch`, `$retainKeys`, `$setElementOrder` and
+    `$deleteFromPrimitiveList` are directives.
+    """
+    if not isinstance(patch, dict):
+        raise bad_request("the patch must be an object")
+    merged: Object = _strategic(target, patch, "")
+    return merged
+
+
+def _strategic(target: Any, patch: dict[str, Any], field: str) -> Any:
+    directive = patch.get("$patch")
+    plain = {key: value for key, value in patch.items() if not key.startswith("$")}
+    if directive == "replace":
+        return plain
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise bad_request(f"unknown patch type {directive!r} in {field or 'the patch'}")
+    result = dict(target) if isinstance(target, dict) else {}
+    retained = patch.get("$retainKeys")
+    if isinstance(retained, list):
+        result = {key: value for key, value in result.items() if key in retained}
+    for key, doomed in patch.items():
+        if key.startswith("$deleteFromPrimitiveList/") and isinstance(doomed, list):
+            name = key.split("/", 1)[1]
+            result[name] = [item for item in result.get(name) or () if item not in doomed]
+    for key, value in plain.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            merged = _strategic(result.get(key), value, key)
+            if value.get("$patch") == "delete":
+                result.pop(key, None)
+            else:
+                result[key] = merged
+        elif isinstance(value, list):
+            result[key] = _strategic_list(result.get(key), value, key, patch.get(f"$setElementOrder/{key}"))
+        else:
+            result[key] = value
+    for key, order in patch.items():
+        name = key.removeprefix("$setElementOrder/")
+        if name != key and name not in plain and isinstance(order, list) and isinstance(result.get(name), list):
+            result[name] = _ordered(result[name], order, name)
+    return result
+
+
+def _strategic_list(target: Any, patch: list[Any], field: str, order: Any) -> list[Any]:
+    present = list(target) if isinstance(target, list) else []
+    if field in _SETS:
+        merged = present + [item for item in patch if item not in present]
+        return _ordered(merged, order, field) if isinstance(order, list) else merged
+    sample = next((item for item in (*patch, *present) if isinstance(item, dict) and "$patch" not in item), None)
+    sample = sample if sample is not None else next((item for item in patch if isinstance(item, dict)), None)
+    key = merge_key(field, sample)
+    if key is None or sample is None:
+        return [item for item in patch if not (isinstance(item, dict) and item.get("$patch") == "replace")]
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" and len(item) == 1 for item in patch):
+        return [item for item in patch if not (isinstance(item, dict) and "$patch" in item)]
+    result = present
+    for item in patch:
+        if not isinstance(item, dict) or key not in item:
+            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+        at = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]), None)
+        if item.get("$patch") == "delete":
+            if at is not None:
+                del result[at]
+        elif at is None:
+            result.append(_strategic({}, item, field))
+        else:
+            result[at] = _strategic(result[at], item, field)
+    return _ordered(result, order, field) if isinstance(order, list) else result
+
+
+def _ordered(items: list[Any], order: list[Any], field: str) -> list[Any]:
+    """Items named in the order come in that order; others keep their place behind what stood before them."""
+    key = merge_key(field, next((item for item in items if isinstance(item, dict)), None))
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if isinstance(item, dict) and key else item
+
+    ranks = {identity(item): rank for rank, item in enumerate(order) if not isinstance(identity(item), (dict, list))}
+    placed: list[tuple[float, int, Any]] = []
+    last = -1.0
+    for position, item in enumerate(items):
+        last = float(ranks.get(identity(item), last))
+        placed.append((last, position, item))
+    return [item for _, _, item in sorted(placed, key=lambda entry: entry[:2])]
