@@ -181,7 +181,9 @@ class _Visit:
             now_seconds = self._clock.monotonic_seconds()
             if mine:
                 busy_seconds = now_seconds
-            if now_seconds - started_seconds >= for_seconds or now_seconds - busy_seconds >= idle_seconds:
+            elif now_seconds - busy_seconds >= idle_seconds:
+                return
+            if now_seconds - started_seconds >= for_seconds:
                 return
             if not due:
                 next_ms = min(mine.values(), default=None)
