@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo up test unit check bench format lock clean
+.PHONY: docs help setup demo up test unit check bench format lock clean
 
 help:  ## What each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -44,6 +44,10 @@ bench: $(READY)  ## Measure; figures go to docs/performance.md
 format: $(READY)  ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## Write the documents made from code anew
+	@$(BIN)/wainwright settings --markdown > docs/settings.md
+	@$(BIN)/wainwright keys --markdown > docs/redis.md
 
 lock: $(READY)  ## Resolve pyproject.toml anew into requirements.lock
 	@$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev pyproject.toml -o requirements.lock --quiet

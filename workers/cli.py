@@ -283,6 +283,26 @@ def show_settings(
         out.print(f"{mark} {name}={value}", soft_wrap=True)
 
 
+@cli.command()
+def keys(
+    markdown: Annotated[bool, typer.Option("--markdown", help="as docs/redis.md")] = False,  # noqa: FBT002
+) -> None:
+    """List every key in Redis: what it tells and how to read it with redis-cli."""
+    from rich.table import Table
+
+    from wainwright.keys import KEY_SPECS
+    from workers.documents import redis_document
+
+    if markdown:
+        sys.stdout.write(redis_document())
+        return
+    prefix = settings_or_exit().redis.prefix
+    table = Table("key", "type", "tells", "redis-cli …")
+    for spec in KEY_SPECS:
+        table.add_row(spec.pattern, spec.type, spec.tells, spec.command.format(prefix))
+    out.print(table)
+
+
 def interrupt_on_sigterm() -> None:
     """SIGTERM ends a foreground command as Ctrl-C does, so that its children are stopped too."""
 
