@@ -15,14 +15,19 @@ from pathlib import Path
 from wainwright.clock import SystemClock
 from wainwright.sim.controllers.client import ApiClient, load_kubeconfig
 from wainwright.sim.controllers.context import Cluster, Controller
+from wainwright.sim.controllers.disruption import DisruptionBudgets
+from wainwright.sim.controllers.garbage import GarbageCollector
 from wainwright.sim.controllers.kubelet.kubelets import Kubelets
+from wainwright.sim.controllers.namespaces import Namespaces
 from wainwright.sim.controllers.node_lifecycle import NodeLifecycle
 from wainwright.sim.controllers.scheduler.loop import Scheduler
 from wainwright.sim.controllers.taint_eviction import TaintEviction
+from wainwright.sim.controllers.workloads.cronjobs import CronJobs
 from wainwright.sim.controllers.workloads.daemonsets import DaemonSets
 from wainwright.sim.controllers.workloads.deployments import Deployments
 from wainwright.sim.controllers.workloads.jobs import Jobs
 from wainwright.sim.controllers.workloads.replicasets import ReplicaSets
+from wainwright.sim.controllers.workloads.statefulsets import StatefulSets
 
 _log = logging.getLogger("wainwright.sim.controllers")
 
@@ -38,6 +43,11 @@ def makers(options: argparse.Namespace) -> dict[str, Callable[[Cluster], Control
         "deployment": Deployments,
         "daemonset": DaemonSets,
         "job": Jobs,
+        "statefulset": StatefulSets,
+        "cronjob": CronJobs,
+        "disruption": DisruptionBudgets,
+        "garbage-collector": GarbageCollector,
+        "namespace": Namespaces,
     }
 
 

@@ -108,6 +108,7 @@ class Cluster:
         self.clock = clock
         self.events = Events(client, clock)
         self._informers: dict[str, Informer[KubernetesObject]] = {}
+        self._group: asyncio.TaskGroup | None = None
 
     def informer(self, resource: ResourceType[T]) -> Informer[T]:
         """The informer of a resource; all askers before `run` share it."""
@@ -115,6 +116,15 @@ class Cluster:
         if path not in self._informers:
             self._informers[path] = cast("Informer[KubernetesObject]", Informer(self.client, resource))
         return cast("Informer[T]", self._informers[path])
+
+    def follow(self, resource: ResourceType[T]) -> Informer[T]:
+        """The informer of a resource that comes to be wanted while the cluster runs already."""
+        is_new = resource.collection() not in self._informers
+        informer = self.informer(resource)
+        if is_new:
+            assert self._group is not None
+            self._group.create_task(informer.run())
+        return informer
 
     def pods(self) -> Informer[Pod]:
         """Pods, indexed `by("node", name)` and `by("owner", uid)` (the controlling owner)."""
@@ -126,10 +136,11 @@ class Cluster:
     async def run(self, controllers: Sequence[Controller]) -> None:
         """Run informers, events and controllers until cancelled; controllers begin when everything was listed once."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for informer in self._informers.values():
                 group.create_task(informer.run())
             group.create_task(self.events.run())
-            for informer in self._informers.values():
+            for informer in list(self._informers.values()):
                 await informer.synced.wait()
             for controller in controllers:
                 group.create_task(_supervise(controller))

@@ -304,6 +304,9 @@ class ResourceType(Generic[T]):
         path = f"{self.collection(namespace)}/{name}"
         return f"{path}/{subresource}" if subresource else path
 
+    def decode(self, content: bytes) -> T:
+        return msgspec.json.decode(content, type=self.struct)
+
     def owner_reference(self, owner: KubernetesObject) -> dict[str, object]:
         """The controller reference that makes `owner` (of this type) the owner of what carries it."""
         return {
