@@ -19,7 +19,6 @@ from wainwright.cloud.port import Instance, InstanceState
 from wainwright.cloud.simulated.state import CloudState, Event, Launched, matches_offering
 from wainwright.scheduling.instance_types import OfferingKey
 
-
 BOOTED = after(2)
 
 
