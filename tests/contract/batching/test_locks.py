@@ -64,3 +64,12 @@ def test_lock_never_acquired_claims_a_fence_that_nobody_has(store):
 def test_locks_of_different_names_do_not_touch(store):
     assert Lock(store, "window:1", 60_000).acquire()
     assert Lock(store, "window:2", 60_000).acquire()
+
+
+def test_lock_of_a_dead_holder_is_free_after_its_lease(store):
+    dead, successor = Lock(store, "solve", 30), Lock(store, "solve", 60_000)
+    fence = dead.acquire()
+    while successor.acquire() is None:
+        pass
+    assert successor.fence > fence
+    assert not dead.renew()

@@ -205,7 +205,7 @@ local function retire_pool(pool, uid)
       queued[#queued + 1] = {fields.uid, fields.pod}
     end
   end
-  redis.call('DEL', stream)
+  redis.call('XTRIM', stream, 'MAXLEN', '0') -- not deleted: entry ids, which gates are made of, must not start anew
   for _, state in ipairs({'closed', 'planned'}) do
     for _, batch in ipairs(redis.call('ZRANGE', P .. 'batches:' .. state, 0, -1)) do
       local record = redis.call('HMGET', P .. 'batch:' .. batch, 'nodepool', 'nodepool_uid', 'items')
