@@ -130,6 +130,50 @@ def up(
         stack.stop()
 
 
+cluster_commands = typer.Typer(help="The embedded Kubernetes cluster by itself.", no_args_is_help=True)
+cli.add_typer(cluster_commands, name="cluster")
+
+
+@cluster_commands.command(name="up")
+def cluster_up(
+    kubeconfig: Annotated[Path, typer.Option(help="written, readable by you only, when the cluster is ready")] = (
+        DEFAULT_FOLDER / "cluster" / "kubeconfig"
+    ),
+    folder: Annotated[Path, typer.Option("--dir", help="state, certificates and logs")] = DEFAULT_FOLDER / "cluster",
+    port: Annotated[int, typer.Option(help="port of the API; 0: any free one")] = 0,
+    listen: Annotated[str, typer.Option(help="address to bind instead of loopback")] = "",
+    advertise: Annotated[str, typer.Option(help="host name that the kubeconfig names")] = "",
+    cloud: Annotated[str, typer.Option(help="URL of a simulated cloud whose instances carry the nodes")] = "",
+) -> None:
+    """Start the embedded cluster alone, in the foreground. Ctrl-C stops it; its state is kept in --dir."""
+    from workers.cluster import Cluster, ClusterOptions
+    from workers.stack import StackError
+
+    options = ClusterOptions(
+        folder=folder.absolute(),
+        kubeconfig=kubeconfig.absolute(),
+        port=port,
+        listen=listen,
+        advertise=advertise,
+        cloud=cloud,
+    )
+    cluster = Cluster(options)
+    interrupt_on_sigterm()
+    try:
+        cluster.start(lambda step: err.print(f"starting: {step}", style="dim"))
+        out.print(f"ready. Ctrl-C stops it.\n\n  export KUBECONFIG={options.kubeconfig}", soft_wrap=True)
+        while True:
+            cluster.check()
+            time.sleep(0.25)
+    except KeyboardInterrupt:
+        err.print("stopping", style="dim")
+    except StackError as error:
+        err.print(f"[red]{error}[/red]")
+        raise typer.Exit(EXIT_FAILED) from error
+    finally:
+        cluster.stop()
+
+
 @cli.command()
 def demo(
     trace: Annotated[Path | None, typer.Option(help="CSV of pods to replay instead (docs/demo.md)")] = None,

@@ -151,11 +151,10 @@ class Stack:
 
     def environment(self) -> dict[str, str]:
         """For processes of ours that shall work with this stack."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith("WAINWRIGHT_")}
-        return own | environment(self.settings) | {"PYTHONUNBUFFERED": "1"}
+        return child_environment() | environment(self.settings)
 
     def _python(self, name: str, module: str, *arguments: str) -> None:
-        self.children.start(name, [sys.executable, "-m", module, *arguments], self.environment())
+        self.children.start(name, python(module, *arguments), self.environment())
 
     def _redis_answers(self) -> bool:
         try:
@@ -173,6 +172,17 @@ class Stack:
             if time.monotonic() > deadline:
                 raise StackError(f"{what} did not get ready within {START_SECONDS:.0f} s; logs: {self.folder / 'logs'}")
             time.sleep(0.05)
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of ours with this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of this process without settings of ours."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("WAINWRIGHT_")}
+    return own | {"PYTHONUNBUFFERED": "1"}
 
 
 def free_port() -> int:

@@ -41,7 +41,7 @@ class BatchLine(msgspec.Struct, kw_only=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """faults: what is wrong; the demo succeeds when there is none. *_seconds: from pending to bound, as seen outside."""
+    """faults: what is wrong; the demo succeeds when there is none. *_seconds: as seen outside."""
 
     pods: int
     placeable: int
