@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from golden import FIELD_TRACE, TRACES
 
+from tests.unit.autoscaling.golden import FIELD_TRACE, TRACES
 from wainwright.autoscaling.buckets import Aggregation
 from wainwright.autoscaling.replay import SettingsUpdate, Trace, replay
 from wainwright.autoscaling.spec import DeciderSpec

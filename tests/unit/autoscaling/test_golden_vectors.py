@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from golden import vector_rows
-from test_golden_traces import as_derived
 
+from tests.unit.autoscaling.golden import vector_rows
+from tests.unit.autoscaling.test_golden_traces import as_derived
 from wainwright.autoscaling.annotations import parse_annotations
 from wainwright.autoscaling.buckets import Aggregation, Buckets
 from wainwright.autoscaling.conditions import active_condition, ready_threshold
