@@ -8,6 +8,7 @@ read that hit a connection the server had just closed.
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 from urllib.parse import urlencode
@@ -36,13 +37,16 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class Undecodable(NamedTuple):
-    """One object that our structs cannot hold. key: `namespace/name` or `name`; uid may be empty; why: for people."""
+    """One object that our structs cannot hold. key: `namespace/name` or `name`; uid may be empty; why: for people;
+    raw: the object's JSON.
+    """
 
     resource: Resource
     key: str
     uid: str
     resource_version: str
     why: str
+    raw: bytes
 
 
 class WatchEvent(NamedTuple, Generic[T]):
@@ -116,7 +120,7 @@ def decoded(resource: Resource, decoder: msgspec.json.Decoder[T], raw: bytes | m
         except (msgspec.MsgspecError, UnicodeDecodeError):
             meta = _Meta()
         key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-        return Undecodable(resource, key, meta.uid, meta.resource_version, str(error))
+        return Undecodable(resource, key, meta.uid, meta.resource_version, str(error), bytes(raw))
 
 
 def refusal(status: int, body: bytes, what: str) -> KubeError | KubeUnavailable:
@@ -257,12 +261,8 @@ class KubeClient:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-    ) -> Iterator[WatchEvent[T]]:
-        """Changes after resource_version, until the server ends the watch (after timeout_seconds).
-
-        Raises KubeUnavailable when the connection broke or was silent for silence_seconds, Expired when
-        resource_version is too old. An iterator that is closed gives its connection up.
-        """
+    ) -> Watch[T]:
+        """Changes after resource_version, until the server ends the watch (after timeout_seconds)."""
         query = {
             "watch": "1",
             "resourceVersion": resource_version,
@@ -272,20 +272,16 @@ class KubeClient:
             "fieldSelector": field_selector,
         }
         what = f"watch of {resource.plural}"
-        response = self._open("GET", resource.path(namespace), query, None, {}, silence_seconds, what)
-        decoder = msgspec.json.Decoder(as_type)
-        done = False
-        try:
+
+        def open_() -> urllib3.BaseHTTPResponse:
+            response = self._open("GET", resource.path(namespace), query, None, {}, silence_seconds, what)
             if response.status >= 400:
+                if response.status == 401:
+                    self.config.refresh()
                 raise refusal(response.status, self._body(response, what, silence_seconds), what)
-            for line in _lines(response, what):
-                yield _event(resource, decoder, line, what)
-            done = True
-        finally:
-            if done:
-                response.release_conn()
-            else:
-                response.close()
+            return response
+
+        return Watch(resource, as_type, open_, what)
 
     # Writes --------------------------------------------------------------------------------------------------------
 
@@ -466,6 +462,51 @@ class KubeClient:
             raise KubeUnavailable(f"{what}: {error}") from error
         response.release_conn()
         return b"".join(chunks)
+
+
+class Watch(Generic[T]):
+    """The events of one watch, to be iterated over once.
+
+    Raises KubeUnavailable when the connection broke or was silent for too long, Expired when the resourceVersion is too
+    old, KubeError when the server refuses.
+    """
+
+    def __init__(
+        self, resource: Resource, as_type: type[T], open_: Callable[[], urllib3.BaseHTTPResponse], what: str
+    ) -> None:
+        self._resource = resource
+        self._decoder = msgspec.json.Decoder(as_type)
+        self._open = open_
+        self._what = what
+        self._response: urllib3.BaseHTTPResponse | None = None
+        self._stopped = False
+
+    def __iter__(self) -> Iterator[WatchEvent[T]]:
+        response = self._response = self._open()
+        ended = False
+        try:
+            for line in _lines(response, self._what):
+                if self._stopped:
+                    return
+                yield _event(self._resource, self._decoder, line, self._what)
+            ended = True
+        except KubeUnavailable:
+            if not self._stopped:
+                raise
+        finally:
+            if ended and not self._stopped:
+                response.release_conn()
+            else:
+                response.close()
+
+    def stop(self) -> None:
+        """Ends it from another thread, at once: the iteration ends without an error."""
+        self._stopped = True
+        response = self._response
+        if isinstance(response, urllib3.HTTPResponse):
+            # ValueError: it has ended by itself just now.
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
+                response.shutdown()
 
 
 class _Dropped(KubeUnavailable):

@@ -68,6 +68,14 @@ class EpochOver(FenceLost):
     """The view is in another epoch, or Redis came back empty: list anew under a new one."""
 
 
+class Fenced(FenceLost):
+    """The view was written under a higher fence."""
+
+    def __init__(self, mine: int, fence: int) -> None:
+        super().__init__(f"the view was written under fence {fence}, ours is {mine}")
+        self.fence = fence
+
+
 # What is kept ---------------------------------------------------------------------------------------------------------
 
 _KEPT_DOMAINS: Final = ("karpenter.sh/", "wainwright.dev/")
@@ -161,8 +169,8 @@ class Change(NamedTuple):
 
 
 class ViewWriter:
-    """The view under one epoch and fence. Every method raises FenceLost when a watcher with a higher fence has
-    written, EpochOver when the epoch is another, and StoreUnavailable (all may be repeated).
+    """The view under one epoch and fence. Every method raises Fenced when a watcher with a higher fence has written,
+    EpochOver when the epoch is another, and StoreUnavailable (all may be repeated).
     """
 
     def __init__(self, store: Store, *, epoch: str, fence: int, holder: str) -> None:
@@ -175,7 +183,7 @@ class ViewWriter:
         """Starts the epoch with an empty view; the epoch in which claims were adopted, or "" for data without."""
         answer = self._store.run("view_begin", self.epoch, self.fence, self._holder, *KINDS_BY_NAME)
         if answer[0] == "fenced":
-            raise FenceLost(f"the view was written under fence {answer[1]}, ours is {self.fence}")
+            raise Fenced(self.fence, int(answer[1]))
         return str(answer[1])
 
     def apply(self, changes: Sequence[Change]) -> list[Pod]:
@@ -202,7 +210,7 @@ class ViewWriter:
         """What follows after `ok`; the answer as it is when it is another one that is no refusal."""
         answer = self._store.run(script, self.epoch, self.fence, *arguments)
         if answer[0] == "fenced":
-            raise FenceLost(f"a watcher with a higher fence than {self.fence} has written the view")
+            raise Fenced(self.fence, int(answer[1]))
         if answer[0] == "epoch":
             raise EpochOver(f"the view is not in epoch {self.epoch} any more")
         if answer[0] == "incomplete":

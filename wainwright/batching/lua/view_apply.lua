@@ -9,10 +9,10 @@
 --   listed    the kind was listed at this resourceVersion. value: JSON {keys, unbound}: what exists; for pods, UIDs of
 --             those not bound. Everything else is gone: this reconciles deletes that nobody saw
 -- → {'ok', version, number of each change (from 1) whose pod waits for capacity and is in no queue, plan, retry set or
---   `dead`}; {'epoch'}: another epoch, or Redis came back empty; {'fenced'}: a watcher with a higher fence has written
+--   `dead`}; {'epoch'}: another epoch, or Redis came back empty; {'fenced', fence}: a watcher with a higher fence has written
 local meta = P .. 'view:meta'
 local held = redis.call('HMGET', meta, 'epoch', 'fence', 'complete')
-if held[2] and tonumber(held[2]) > tonumber(A[2]) then return {'fenced'} end
+if held[2] and tonumber(held[2]) > tonumber(A[2]) then return {'fenced', held[2]} end
 if held[1] ~= A[1] or held[2] ~= A[2] then return {'epoch'} end
 
 local SINGULAR = {storageclasses = 'storageclass'}

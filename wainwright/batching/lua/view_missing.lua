@@ -1,7 +1,7 @@
 -- epoch, fence: the pods that wait for capacity and are in no queue, live plan, retry set, and not set aside.
--- → {'ok', uid, namespace/name, ...}, {'incomplete'}, or as view_apply {'epoch'}, {'fenced'}
+-- → {'ok', uid, namespace/name, ...}, {'incomplete'}, or as view_apply {'epoch'}, {'fenced', fence}
 local held = redis.call('HMGET', P .. 'view:meta', 'epoch', 'fence', 'complete')
-if held[2] and tonumber(held[2]) > tonumber(A[2]) then return {'fenced'} end
+if held[2] and tonumber(held[2]) > tonumber(A[2]) then return {'fenced', held[2]} end
 if held[1] ~= A[1] or held[2] ~= A[2] then return {'epoch'} end
 if held[3] ~= '1' then return {'incomplete'} end
 local pending = redis.call('HGETALL', P .. 'view:pending')
