@@ -146,7 +146,7 @@ class ApiClient:
                     content = await answer.read()
                     status = answer.status
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise Unreachable(f"{method} {path}: {error!r}") from error
+                raise Unreachable(f"{method} {path}: {type(error).__name__}") from error
         if status >= 300:
             raise _refusal(status, content)
         return content
@@ -192,7 +192,7 @@ class ApiClient:
                 async for chunk in answer.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"watch {path}: {error!r}") from error
+            raise Unreachable(f"watch {path}: {type(error).__name__}") from error
 
 
 def _refusal(status: int, content: bytes) -> ApiError:

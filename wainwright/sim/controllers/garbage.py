@@ -102,6 +102,7 @@ class GarbageCollector:
             return
         metadata = new.metadata
         uid = metadata.uid
+        self._known[uid] = Known(resource, metadata)
         if before is not None and (
             (before.owner_references, before.deletion_timestamp, before.finalizers)
             == (metadata.owner_references, metadata.deletion_timestamp, metadata.finalizers)
@@ -109,7 +110,6 @@ class GarbageCollector:
             return
         if before is not None and before.owner_references != metadata.owner_references:
             self._disown(before)
-        self._known[uid] = Known(resource, metadata)
         for owner in metadata.owner_references:
             self._dependents[owner.uid].add(uid)
         if metadata.owner_references or self._known[uid].is_waiting_for:

@@ -157,7 +157,8 @@ class Informer(Store[T]):
                 _log.warning("%s: %s", self.resource.plural, error)
             except Unreachable as error:
                 failures += 1
-                _log.warning("%s: %s", self.resource.plural, error)
+                level = logging.INFO if failures == 1 else logging.DEBUG
+                _log.log(level, "%s: %s", self.resource.plural, error)
             if failures:
                 await asyncio.sleep(min(0.1 * 2**failures, 10) * random.uniform(0.5, 1))
 

@@ -130,7 +130,7 @@ def status_of(stateful_set: StatefulSet, pods: Sequence[Pod], revision: str, now
 
 
 class StatefulSets:
-    """Moves every StatefulSet one step at a time. No ControllerRevisions are kept, so `rollout undo` has none to go to."""
+    """Moves every StatefulSet one step at a time. No ControllerRevisions are kept: `rollout undo` has none to go to."""
 
     name = "statefulset"
 
