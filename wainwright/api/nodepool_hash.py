@@ -19,9 +19,9 @@ def effective_spec_hash(node_pool: NodePool, catalog_version: str = "") -> str:
 
     Apply is a no-op while it stays the same. A re-created pool with the same spec has the same hash: compare UIDs too.
     """
-    spec = msgspec.to_builtins(node_pool.spec)
     limits = {name: _amount(name, quantity) for name, quantity in node_pool.spec.limits.items()}
-    return _digest([{**spec, "limits": limits}, catalog_version])
+    spec = msgspec.structs.replace(node_pool.spec, limits=limits)
+    return _digest({"spec": spec, "catalog": catalog_version})
 
 
 def template_hash(node_pool: NodePool) -> str:
@@ -29,9 +29,9 @@ def template_hash(node_pool: NodePool) -> str:
 
     A node whose NodePool has another one has drifted. Requirements are left out: nodes are held against them directly.
     """
-    template = msgspec.to_builtins(node_pool.spec.template)
-    template.get("spec", {}).pop("requirements", None)
-    return _digest(template)
+    template = node_pool.spec.template
+    without_requirements = msgspec.structs.replace(template.spec, requirements=())
+    return _digest(msgspec.structs.replace(template, spec=without_requirements))
 
 
 def _digest(value: object) -> str:
@@ -39,7 +39,12 @@ def _digest(value: object) -> str:
 
 
 def _canonical(value: object) -> bytes:
-    """The same bytes for values that differ only in the order of keys, or in order or repetition in lists."""
+    """The same bytes for values that differ only in order of keys, in order or repetition in lists, or in defaults said.
+
+    Structs are written out with every field, so that one left at its default and one set to it are the same.
+    """
+    if isinstance(value, msgspec.Struct):
+        value = {field.name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
     if isinstance(value, dict):
         return (
             b"{" + b",".join(msgspec.json.encode(key) + b":" + _canonical(value[key]) for key in sorted(value)) + b"}"
