@@ -33,9 +33,13 @@ class Gate:
 
     def is_open(self) -> bool:
         """Raises StoreUnavailable: then nobody knows."""
+        return self._is_open(self._store.redis)
+
+    def _is_open(self, client: Any) -> bool:
         if not self.entry:
             return True
-        return bool(self._store.read(lambda redis: redis.hget(self._store.keys.seen, self.uid)) != self.entry)
+        with translated():
+            return bool(client.hget(self._store.keys.seen, self.uid) != self.entry)
 
     def wait(self, timeout_seconds: float) -> bool:
         """Blocks until the gate is open, or answers False after timeout_seconds; one look is always taken.
@@ -50,7 +54,8 @@ class Gate:
             try:
                 if position is None:
                     position = self._last_wake_up()
-                if self.is_open():
+                # By the client that blocks: its connection is there, and a flush wakes many waiters at once.
+                if self._is_open(self._store.blocking):
                     return True
                 left_seconds = until_seconds - self._clock.monotonic_seconds()
                 if left_seconds <= 0:
@@ -64,7 +69,8 @@ class Gate:
                 self._clock.sleep(min(left_seconds, UNREACHABLE_PAUSE_SECONDS))
 
     def _last_wake_up(self) -> str:
-        last = self._store.read(lambda redis: redis.xrevrange(self._store.keys.gates, count=1))
+        with translated():
+            last = self._store.blocking.xrevrange(self._store.keys.gates, count=1)
         return str(last[0][0]) if last else "0-0"
 
     def _next_wake_up(self, position: str, block_seconds: float) -> str:
