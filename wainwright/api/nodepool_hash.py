@@ -39,7 +39,7 @@ def _digest(value: object) -> str:
 
 
 def _canonical(value: object) -> bytes:
-    """The same bytes for values that differ only in order of keys, in order or repetition in lists, or in defaults said.
+    """The same bytes for values that differ only in order, in repetition in lists, or in defaults said.
 
     Structs are written out with every field, so that one left at its default and one set to it are the same.
     """
