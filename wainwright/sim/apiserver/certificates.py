@@ -72,9 +72,7 @@ def issue(hosts: list[str], now: datetime) -> Certificates:
     )
     names = [x509.DNSName("localhost"), x509.DNSName("kubernetes"), x509.DNSName("kubernetes.default.svc")]
     serving = (
-        x509.CertificateBuilder(
-            authority_name, _name("kube-apiserver"), key.public_key(), x509.random_serial_number()
-        )
+        x509.CertificateBuilder(authority_name, _name("kube-apiserver"), key.public_key(), x509.random_serial_number())
         .not_valid_before(begin)
         .not_valid_after(end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -86,9 +84,7 @@ def issue(hosts: list[str], now: datetime) -> Certificates:
     return Certificates(
         authority.public_bytes(serialization.Encoding.PEM),
         serving.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
 
 

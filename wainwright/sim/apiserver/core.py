@@ -13,10 +13,12 @@ import msgspec
 
 from wainwright.sim.apiserver import discovery
 from wainwright.sim.apiserver.errors import (
+    BODY_LIMIT_BYTES,
     ApiError,
     bad_request,
     method_not_allowed,
     not_found,
+    too_large,
     unknown_path,
     unsupported_media_type,
 )
@@ -24,7 +26,6 @@ from wainwright.sim.apiserver.kinds import REVIEWS, Kind, Object, Registry
 from wainwright.sim.apiserver.patches import json_patch, merge_patch, strategic_merge
 from wainwright.sim.apiserver.reads import Reader, form_of, selection_of
 from wainwright.sim.apiserver.requests import (
-    BODY_LIMIT_BYTES,
     JSON,
     Request,
     Response,
@@ -34,8 +35,10 @@ from wainwright.sim.apiserver.requests import (
     decode_object,
     refusal,
 )
+from wainwright.sim.apiserver.schemas import prune
 from wainwright.sim.apiserver.store import Record, Store
 from wainwright.sim.apiserver.subresources import bind, evict, rescale, scale_of, success
+from wainwright.sim.apiserver.types import conform, struct_of
 from wainwright.sim.apiserver.writes import Writer
 
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -92,9 +95,6 @@ class ApiServer:
     def handle(self, request: Request, now: Callable[[], datetime]) -> Response | WatchStream:
         """now: read once per request, and again for each event of a watch that is shown as a Table."""
         try:
-            if len(request.body) > BODY_LIMIT_BYTES:
-                message = f"Request entity too large: limit is {BODY_LIMIT_BYTES}"
-                raise ApiError(413, "RequestEntityTooLarge", message)
             return self._route(request, now)
         except ApiError as error:
             return refusal(error)
@@ -104,6 +104,8 @@ class ApiServer:
     # Paths --------------------------------------------------------------------------------------------------------
 
     def _route(self, request: Request, now: Callable[[], datetime]) -> Response | WatchStream:
+        if len(request.body) > BODY_LIMIT_BYTES:
+            raise too_large()
         parts = [unquote(part) for part in request.path.strip("/").split("/")]
         match parts:
             case ["api", "v1", _, *_]:
@@ -188,14 +190,12 @@ class ApiServer:
 
     # Collections --------------------------------------------------------------------------------------------------
 
-    def _on_collection(
-        self, target: Target, request: Request, now: Callable[[], datetime]
-    ) -> Response | WatchStream:
+    def _on_collection(self, target: Target, request: Request, now: Callable[[], datetime]) -> Response | WatchStream:
         match request.method:
             case "GET" if request.flag("watch"):
                 return self.reader.watch(target.kind, target.namespace, request, now)
             case "GET":
-                return self.reader.list(target.kind, target.namespace, request, now())
+                return self.reader.list_objects(target.kind, target.namespace, request, now())
             case "POST" if bool(target.namespace) == target.kind.namespaced:
                 return self._create(target, request, now())
             case "DELETE" if bool(target.namespace) == target.kind.namespaced:
@@ -204,9 +204,12 @@ class ApiServer:
                 raise method_not_allowed()
 
     def _create(self, target: Target, request: Request, now: datetime) -> Response:
-        obj = self._received(target.kind, request)
+        obj, unknown = self._received(target.kind, request)
+        return self._created(target, obj, request, now, unknown)
+
+    def _created(self, target: Target, obj: Object, request: Request, now: datetime, unknown: list[str]) -> Response:
         record, warnings = self.writer.create(target.kind, target.namespace, obj, now, dry_run=request.dry_run)
-        return self._shown(201, target.kind, record, request, now, warnings)
+        return self._shown(201, target.kind, record, request, now, unknown + warnings)
 
     def _delete_collection(self, target: Target, request: Request, now: datetime) -> Response:
         options = _delete_options(request)
@@ -251,19 +254,26 @@ class ApiServer:
 
     def _put(self, target: Target, request: Request, now: datetime) -> Response:
         kind = target.kind
-        obj = self._received(kind, request)
+        obj, unknown = self._received(kind, request)
         record = self.store.collection(kind).get(target.namespace, target.name)
         if record is None:
             if kind.create_on_update and not target.subresource:
-                created, warnings = self.writer.create(kind, target.namespace, obj, now, dry_run=request.dry_run)
-                return self._shown(201, kind, created, request, now, warnings)
+                return self._created(target, obj, request, now, unknown)
             raise not_found(kind, target.name)
-        return self._updated(target, record, obj, request, now)
+        return self._updated(target, record, obj, request, now, unknown)
 
     def _updated(
-        self, target: Target, record: Record, obj: Object, request: Request, now: datetime, *, from_patch: bool = False
+        self,
+        target: Target,
+        record: Record,
+        obj: Object,
+        request: Request,
+        now: datetime,
+        unknown: list[str],
+        *,
+        from_patch: bool = False,
     ) -> Response:
-        stored, warnings = self.writer.update(
+        stored = self.writer.update(
             target.kind,
             record,
             obj,
@@ -272,7 +282,7 @@ class ApiServer:
             dry_run=request.dry_run,
             from_patch=from_patch,
         )
-        return self._shown(200, target.kind, stored, request, now, warnings)
+        return self._shown(200, target.kind, stored, request, now, unknown)
 
     def _patch(self, target: Target, request: Request, now: datetime) -> Response:
         kind = target.kind
@@ -286,22 +296,23 @@ class ApiServer:
         obj = record.decode(kind)
         if kind.outward is not None:
             obj = kind.outward(obj)
-        patched = _patched(style, obj, patch)
+        patched = _patched(style, obj, patch, struct_of(kind.group, kind.name))
         if not isinstance(patched, dict):
             raise bad_request("the patched object is no object")
-        if kind.inward is not None:
-            patched = kind.inward(patched)
-        return self._updated(target, record, patched, request, now, from_patch=True)
+        patched, unknown = self._conformed(kind, patched, request)
+        return self._updated(target, record, patched, request, now, unknown, from_patch=True)
 
     def _apply(self, target: Target, record: Record | None, patch: Any, request: Request, now: datetime) -> Response:
         if not isinstance(patch, dict):
             raise bad_request("an apply configuration must be an object")
         if record is None:
             patch.setdefault("metadata", {}).setdefault("name", target.name)
-            created, warnings = self.writer.create(target.kind, target.namespace, patch, now, dry_run=request.dry_run)
-            return self._shown(201, target.kind, created, request, now, warnings)
-        merged = strategic_merge(record.decode(target.kind), patch)
-        return self._updated(target, record, merged, request, now, from_patch=True)
+            created, unknown = self._conformed(target.kind, patch, request)
+            return self._created(target, created, request, now, unknown)
+        struct = struct_of(target.kind.group, target.kind.name)
+        merged = _patched("strategic", record.decode(target.kind), patch, struct)
+        merged, unknown = self._conformed(target.kind, merged, request)
+        return self._updated(target, record, merged, request, now, unknown, from_patch=True)
 
     def _patch_style(self, kind: Kind, request: Request) -> str:
         style = _PATCH_TYPES.get(request.media_type)
@@ -310,23 +321,48 @@ class ApiServer:
             raise unsupported_media_type(accepted)
         return style
 
-    def _received(self, kind: Kind, request: Request) -> Object:
-        """The object in a body, converted to what is stored. Raises ApiError 400 for another kind than the path's."""
+    def _received(self, kind: Kind, request: Request) -> tuple[Object, list[str]]:
+        """The object in a body as `_conformed` has it. Raises ApiError 400 for another kind than the path's."""
         obj = decode_object(request)
         name, version = obj.get("kind", ""), obj.get("apiVersion", "")
         if kind.custom and (not name or not version):
             missing = "Kind" if not name else "apiVersion"
             raise bad_request(f"Object '{missing}' is missing in '{request.body[:200].decode(errors='replace')}'")
         if name and name != kind.name:
-            raise bad_request(f'{name} in version "{version}" cannot be handled as a {kind.name}: converting is not possible')
+            raise bad_request(
+                f'{name} in version "{version}" cannot be handled as a {kind.name}: converting is not possible'
+            )
         if version and version != kind.api_version:
             raise bad_request(
                 f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
             )
-        return kind.inward(obj) if kind.inward else obj
+        return self._conformed(kind, obj, request)
+
+    def _conformed(self, kind: Kind, obj: Object, request: Request) -> tuple[Object, list[str]]:
+        """An object with only the fields that its kind has, converted to what is stored, and warnings about the rest.
+
+        Raises ApiError 400 for values of the wrong type, and for unknown fields where the request asks for that.
+        """
+        title = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
+        struct = None if kind.custom else struct_of(kind.group, kind.name)
+        try:
+            unknown = prune(obj, kind.schema) if kind.schema is not None else conform(obj, struct) if struct else []
+        except ApiError as error:
+            raise bad_request(f"{title}: {error.message}") from error
+        texts = [f'unknown field "{path}"' for path in unknown]
+        mode = request.query.get("fieldValidation", "Warn")
+        if texts and mode == "Strict":
+            raise bad_request(f"{title}: strict decoding error: {', '.join(texts)}")
+        return (kind.inward(obj) if kind.inward else obj), texts if mode != "Ignore" else []
 
     def _shown(
-        self, status: int, kind: Kind, record: Record, request: Request, now: datetime, warnings: list[str] | None = None
+        self,
+        status: int,
+        kind: Kind,
+        record: Record,
+        request: Request,
+        now: datetime,
+        warnings: list[str] | None = None,
     ) -> Response:
         form = form_of(request)
         response = Response(status, self.reader.show(kind, record, form, now), form.content_type)
@@ -360,7 +396,7 @@ class ApiServer:
                 if not pod.fields["spec.nodeName"]:
                     return Response(204, b"", "text/plain")
                 raise ApiError(500, "InternalError", "the embedded cluster runs no containers and keeps no logs")
-            case ("status" | "scale" | "finalize" | "binding" | "eviction" | "log"), _:
+            case (("status" | "scale" | "finalize" | "binding" | "eviction" | "log"), _):
                 raise method_not_allowed()
             case _:
                 raise unknown_path()
@@ -371,7 +407,7 @@ class ApiServer:
         if request.method == "PATCH":
             style = self._patch_style(target.kind, request)
             patch = decode_document(request.body, "application/yaml" if style == "apply" else JSON)
-            patched = _patched("merge" if style == "apply" else style, scale, patch)
+            patched = _patched("merge" if style == "apply" else style, scale, patch, "scale.Scale")
             if patched.get("metadata", {}).get("resourceVersion") == scale["metadata"]["resourceVersion"]:
                 patched = {**patched, "metadata": {}}
             scale = rescale(self.writer, target.kind, record, patched, now, dry_run=request.dry_run)
@@ -381,14 +417,15 @@ class ApiServer:
         return answer(200, scale)
 
 
-def _patched(style: str, obj: Object, patch: Any) -> Any:
+def _patched(style: str, obj: Object, patch: Any, struct: str | None) -> Any:
+    """struct: the type by whose keys lists are merged."""
     match style:
         case "json":
             return json_patch(obj, patch)
         case "merge":
             return merge_patch(obj, patch)
         case _:
-            return strategic_merge(obj, patch)
+            return strategic_merge(obj, patch, struct or "")
 
 
 def _escaped(text: str) -> str:

@@ -80,7 +80,11 @@ def validate_definition(definition: Object) -> Iterator[Fault]:
         yield invalid("metadata.name", name, f'must be spec.names.plural+"."+spec.group, that is "{expected}"')
     versions = spec.get("versions") or ()
     if versions and sum(bool(version.get("storage")) for version in versions) != 1:
-        yield invalid("spec.versions", [v.get("name") for v in versions], "must have exactly one version marked as storage version")
+        yield invalid(
+            "spec.versions",
+            [v.get("name") for v in versions],
+            "must have exactly one version marked as storage version",
+        )
     for index, version in enumerate(versions):
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")

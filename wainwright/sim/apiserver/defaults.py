@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wainwright.sim.apiserver.kinds import Kind, Object
-from wainwright.sim.apiserver.quantities import amount, normalise, normalised
+from wainwright.sim.apiserver.quantities import amount
 
 
 def _default(obj: Object, **values: Any) -> None:
@@ -37,12 +37,8 @@ def _container(container: Object) -> None:
         tag = image.rsplit("/", 1)[-1].partition(":")[2]
         latest = "@" not in image and tag in ("", "latest")
         container["imagePullPolicy"] = "Always" if latest else "IfNotPresent"
-    _default(
-        container, resources={}, terminationMessagePath="/dev/termination-log", terminationMessagePolicy="File"
-    )
+    _default(container, resources={}, terminationMessagePath="/dev/termination-log", terminationMessagePolicy="File")
     resources = container["resources"]
-    normalise(resources.get("limits"))
-    normalise(resources.get("requests"))
     if resources.get("limits"):
         resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     for port in container.get("ports") or ():
@@ -55,8 +51,7 @@ def _container(container: Object) -> None:
             if isinstance(source.get("fieldRef"), dict):
                 _default(source["fieldRef"], apiVersion="v1")
             if isinstance(source.get("resourceFieldRef"), dict):
-                reference = source["resourceFieldRef"]
-                reference["divisor"] = normalised(reference.get("divisor", "0"))
+                _default(source["resourceFieldRef"], divisor="0")
     for handler in (container.get("lifecycle") or {}).values():
         if isinstance(handler, dict):
             _http_get(handler)
@@ -76,9 +71,6 @@ def _volume(volume: Object) -> None:
             _default(source["serviceAccountToken"], expirationSeconds=3600)
     if isinstance(volume.get("hostPath"), dict):
         _default(volume["hostPath"], type="")
-    empty = volume.get("emptyDir")
-    if isinstance(empty, dict) and "sizeLimit" in empty:
-        empty["sizeLimit"] = normalised(empty["sizeLimit"])
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if isinstance(claim, dict):
         _claim_spec(claim.setdefault("spec", {}))
@@ -99,10 +91,6 @@ def pod_spec(spec: Object) -> None:
             _container(container)
     for volume in spec.get("volumes") or ():
         _volume(volume)
-    normalise(spec.get("overhead"))
-    if isinstance(spec.get("resources"), dict):
-        normalise(spec["resources"].get("limits"))
-        normalise(spec["resources"].get("requests"))
     if spec.get("serviceAccountName"):
         _default(spec, serviceAccount=spec["serviceAccountName"])
     elif spec.get("serviceAccount"):
@@ -246,9 +234,7 @@ def _job(obj: Object) -> None:
 
 def _cron_job(obj: Object) -> None:
     spec = obj["spec"]
-    _default(
-        spec, concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1
-    )
+    _default(spec, concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
     template = spec.get("jobTemplate")
     if isinstance(template, dict):
         template.setdefault("metadata", {})
@@ -270,20 +256,16 @@ def _service(obj: Object) -> None:
 
 def _claim_spec(spec: Object) -> None:
     _default(spec, volumeMode="Filesystem")
-    normalise((spec.get("resources") or {}).get("requests"))
-    normalise((spec.get("resources") or {}).get("limits"))
 
 
 def _claim(obj: Object) -> None:
     _claim_spec(obj["spec"])
     _default(obj.setdefault("status", {}), phase="Pending")
-    normalise(obj["status"].get("capacity"))
 
 
 def _volume_object(obj: Object) -> None:
     spec = obj["spec"]
     _default(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
-    normalise(spec.get("capacity"))
     _default(obj.setdefault("status", {}), phase="Pending")
 
 
@@ -315,8 +297,6 @@ def _namespace(obj: Object) -> None:
 
 def _node(obj: Object) -> None:
     status = obj.setdefault("status", {})
-    normalise(status.get("capacity"))
-    normalise(status.get("allocatable"))
     for taint in obj["spec"].get("taints") or ():
         taint.setdefault("effect", "")
     _default(status, daemonEndpoints={"kubeletEndpoint": {"Port": 0}})
@@ -344,9 +324,7 @@ def _event(obj: Object) -> None:
 
 
 def _budget(obj: Object) -> None:
-    _default(
-        obj.setdefault("status", {}), currentHealthy=0, desiredHealthy=0, disruptionsAllowed=0, expectedPods=0
-    )
+    _default(obj.setdefault("status", {}), currentHealthy=0, desiredHealthy=0, disruptionsAllowed=0, expectedPods=0)
 
 
 _BY_KIND: dict[str, Callable[[Object], None]] = {

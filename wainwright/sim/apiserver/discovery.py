@@ -77,7 +77,9 @@ def resource_list(registry: Registry, name: str, version: str) -> Object | None:
             "singularName": kind.singular or kind.name.lower(),
             "namespaced": kind.namespaced,
             "kind": kind.name,
-            "verbs": [verb for verb in _VERBS if verb != "deletecollection" or kind.plural not in ("namespaces", "services")],
+            "verbs": [
+                verb for verb in _VERBS if verb != "deletecollection" or kind.plural not in ("namespaces", "services")
+            ],
         }
         if kind.short_names:
             entry["shortNames"] = list(kind.short_names)
@@ -137,8 +139,8 @@ def aggregated(registry: Registry, *, core: bool) -> Object:
                     "freshness": "Current",
                 }
             )
-        metadata: Object = {"name": name} if name else {}
-        items.append({"metadata": {**metadata, "creationTimestamp": None}, "versions": entries})
+        metadata: Object = {"name": name, "creationTimestamp": None}
+        items.append({"metadata": metadata, "versions": entries})
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from wainwright.sim.apiserver.kinds import Kind
 
 
+BODY_LIMIT_BYTES = 3 * 1024 * 1024
+"""The largest request body, as of the real server."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One field that does not validate. `reason` is FieldValueRequired, FieldValueInvalid and so on."""
@@ -54,7 +58,9 @@ def duplicate(field: str, value: object) -> Fault:
 
 def mistyped(field: str, value: object, wanted: str) -> Fault:
     found = _type_name(value)
-    text = _quote(value) if isinstance(value, str) else f'"{found}"' if isinstance(value, (dict, list)) else _quote(value)
+    text = (
+        _quote(value) if isinstance(value, str) else f'"{found}"' if isinstance(value, (dict, list)) else _quote(value)
+    )
     return Fault(
         field,
         "FieldValueTypeInvalid",
@@ -150,9 +156,7 @@ def already_exists(kind: Kind, name: str) -> ApiError:
 
 
 def conflict(kind: Kind, name: str, why: str = "") -> ApiError:
-    why = why or (
-        "the object has been modified; please apply your changes to the latest version and try again"
-    )
+    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
     return ApiError(409, "Conflict", message, details=_details(kind, name))
 
@@ -212,3 +216,7 @@ def too_large_version(wanted: int, current: int) -> ApiError:
 def too_many_requests(message: str, retry_after_seconds: int, causes: Sequence[dict[str, str]] = ()) -> ApiError:
     details: dict[str, Any] = {"causes": list(causes)} if causes else {}
     return ApiError(429, "TooManyRequests", message, details=details, retry_after_seconds=retry_after_seconds)
+
+
+def too_large() -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT_BYTES}")

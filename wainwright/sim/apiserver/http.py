@@ -18,9 +18,9 @@ from aiohttp.web_protocol import RequestHandler
 
 from wainwright.sim.apiserver import snapshot
 from wainwright.sim.apiserver.core import ApiServer
-from wainwright.sim.apiserver.errors import ApiError
+from wainwright.sim.apiserver.errors import BODY_LIMIT_BYTES, ApiError, too_large
 from wainwright.sim.apiserver.faults import Faults
-from wainwright.sim.apiserver.requests import BODY_LIMIT_BYTES, Request, Response, WatchStream, answer, refusal
+from wainwright.sim.apiserver.requests import Request, Response, WatchStream, answer, refusal
 
 BOOKMARK_SECONDS = 60.0
 _LAST_BOOKMARK_SECONDS = 2.0
@@ -90,8 +90,7 @@ class Front:
         try:
             body = await received.read() if received.body_exists else b""
         except web.HTTPRequestEntityTooLarge:
-            message = f"Request entity too large: limit is {BODY_LIMIT_BYTES}"
-            response = _plain(refusal(ApiError(413, "RequestEntityTooLarge", message)))
+            response = _plain(refusal(too_large()))
             response.force_close()
             return response
         request = Request(
@@ -158,7 +157,7 @@ class Front:
     # Fault switches -----------------------------------------------------------------------------------------------
 
     async def _administer(self, action: str, request: Request) -> Response:
-        """faults (GET, PUT a list of rules, DELETE), and by POST: cut-watches, compact, stale, snapshot, restart."""
+        """Faults (GET, PUT a list of rules, DELETE), and by POST: cut-watches, compact, stale, snapshot, restart."""
         try:
             return self._switched(action, request)
         except (msgspec.DecodeError, ValueError, TypeError) as error:

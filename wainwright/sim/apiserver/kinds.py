@@ -187,9 +187,7 @@ BUILT_IN: tuple[Kind, ...] = (
         status=True,
         fields={"spec.unschedulable": ("spec", "unschedulable")},
     ),
-    _core(
-        "PersistentVolumeClaim", "persistentvolumeclaims", short_names=("pvc",), status=True, returns_deleted=True
-    ),
+    _core("PersistentVolumeClaim", "persistentvolumeclaims", short_names=("pvc",), status=True, returns_deleted=True),
     _core(
         "PersistentVolume",
         "persistentvolumes",
@@ -302,9 +300,7 @@ BUILT_IN: tuple[Kind, ...] = (
         short_names=("netpol",),
         has_generation=True,
     ),
-    Kind(
-        "networking.k8s.io", "v1", "Ingress", "ingresses", short_names=("ing",), status=True, has_generation=True
-    ),
+    Kind("networking.k8s.io", "v1", "Ingress", "ingresses", short_names=("ing",), status=True, has_generation=True),
     Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False),
     _rbac("ClusterRole", "clusterroles", namespaced=False),
     _rbac("ClusterRoleBinding", "clusterrolebindings", namespaced=False),
@@ -371,8 +367,9 @@ class Registry:
     def versions(self) -> dict[str, list[str]]:
         """Versions by group, in the order in which they were added; the core group is \"\"."""
         found: dict[str, list[str]] = {}
-        for kind in (*self._kinds.values(), *REVIEWS):
-            versions = found.setdefault(kind.group, [])
-            if kind.version not in versions:
-                versions.append(kind.version)
+        served = [(kind.group, kind.version) for kind in self._kinds.values()]
+        for group, version in served + [(review.group, review.version) for review in REVIEWS]:
+            versions = found.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
         return found

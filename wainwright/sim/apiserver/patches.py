@@ -9,6 +9,7 @@ from typing import Any
 
 from wainwright.sim.apiserver.errors import ApiError, bad_request
 from wainwright.sim.apiserver.kinds import Object
+from wainwright.sim.apiserver.types import fields_of
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -129,50 +130,17 @@ def _without(document: Any, path: list[str]) -> Any:
     raise _unprocessable(f"path element {part} does not exist")
 
 
-MERGE_KEYS: dict[str, tuple[str, ...]] = {
-    "addresses": ("type",),
-    "conditions": ("type",),
-    "containers": ("name",),
-    "initContainers": ("name",),
-    "ephemeralContainers": ("name",),
-    "env": ("name",),
-    "volumes": ("name",),
-    "imagePullSecrets": ("name",),
-    "resourceClaims": ("name",),
-    "schedulingGates": ("name",),
-    "secrets": ("name",),
-    "volumeMounts": ("mountPath",),
-    "volumeDevices": ("devicePath",),
-    "hostAliases": ("ip",),
-    "podIPs": ("ip",),
-    "hostIPs": ("ip",),
-    "topologySpreadConstraints": ("topologyKey",),
-    "ownerReferences": ("uid",),
-}
-"""Lists that are merged item by item, by field name, and the key that tells items apart. `ports` depends on its parent."""
-
-_SETS = frozenset({"finalizers", "podCIDRs"})
-
-
-def merge_key(field: str, sample: Any) -> str | None:
-    """The key that tells the items of a list apart; None for a list that is replaced whole."""
-    if field == "ports":
-        return "containerPort" if isinstance(sample, dict) and "containerPort" in sample else "port"
-    keys = MERGE_KEYS.get(field)
-    return keys[0] if keys else None
-
-
-def strategic_merge(target: Object, patch: Any) -> Object:
-    """Kubernetes' own merge: listed items meet by key, `$patch`, `$retainKeys`, `$setElementOrder` and
-    `$deleteFromPrimitiveList` are directives.
+def strategic_merge(target: Object, patch: Any, struct: str) -> Object:
+    """Kubernetes' own merge of an object of type `struct`: listed items meet by the key that the type says; `$patch`,
+    `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList` are directives.
     """
     if not isinstance(patch, dict):
         raise bad_request("the patch must be an object")
-    merged: Object = _strategic(target, patch, "")
+    merged: Object = _strategic(target, patch, struct)
     return merged
 
 
-def _strategic(target: Any, patch: dict[str, Any], field: str) -> Any:
+def _strategic(target: Any, patch: dict[str, Any], struct: str) -> Any:
     directive = patch.get("$patch")
     plain = {key: value for key, value in patch.items() if not key.startswith("$")}
     if directive == "replace":
@@ -180,7 +148,7 @@ def _strategic(target: Any, patch: dict[str, Any], field: str) -> Any:
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise bad_request(f"unknown patch type {directive!r} in {field or 'the patch'}")
+        raise bad_request(f"unknown patch type {directive!r}")
     result = dict(target) if isinstance(target, dict) else {}
     retained = patch.get("$retainKeys")
     if isinstance(retained, list):
@@ -189,59 +157,62 @@ def _strategic(target: Any, patch: dict[str, Any], field: str) -> Any:
         if key.startswith("$deleteFromPrimitiveList/") and isinstance(doomed, list):
             name = key.split("/", 1)[1]
             result[name] = [item for item in result.get(name) or () if item not in doomed]
+    fields = fields_of(struct) or {}
     for key, value in plain.items():
+        field = fields.get(key)
+        inner = field.type if field is not None else ""
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            merged = _strategic(result.get(key), value, key)
+            merged = _strategic(result.get(key), value, inner.removeprefix("{}"))
             if value.get("$patch") == "delete":
                 result.pop(key, None)
             else:
                 result[key] = merged
         elif isinstance(value, list):
-            result[key] = _strategic_list(result.get(key), value, key, patch.get(f"$setElementOrder/{key}"))
+            order = patch.get(f"$setElementOrder/{key}")
+            merge_key = field.merge_key if field is not None else None
+            result[key] = _strategic_list(result.get(key), value, inner.removeprefix("[]"), merge_key, order)
         else:
             result[key] = value
     for key, order in patch.items():
         name = key.removeprefix("$setElementOrder/")
         if name != key and name not in plain and isinstance(order, list) and isinstance(result.get(name), list):
-            result[name] = _ordered(result[name], order, name)
+            field = fields.get(name)
+            result[name] = _ordered(result[name], order, (field.merge_key if field is not None else None) or "")
     return result
 
 
-def _strategic_list(target: Any, patch: list[Any], field: str, order: Any) -> list[Any]:
+def _strategic_list(target: Any, patch: list[Any], struct: str, merge_key: str | None, order: Any) -> list[Any]:
+    """merge_key: None replaces the list, "" makes it a set."""
     present = list(target) if isinstance(target, list) else []
-    if field in _SETS:
-        merged = present + [item for item in patch if item not in present]
-        return _ordered(merged, order, field) if isinstance(order, list) else merged
-    sample = next((item for item in (*patch, *present) if isinstance(item, dict) and "$patch" not in item), None)
-    sample = sample if sample is not None else next((item for item in patch if isinstance(item, dict)), None)
-    key = merge_key(field, sample)
-    if key is None or sample is None:
-        return [item for item in patch if not (isinstance(item, dict) and item.get("$patch") == "replace")]
-    if any(isinstance(item, dict) and item.get("$patch") == "replace" and len(item) == 1 for item in patch):
+    replaced = any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch)
+    if merge_key is None or replaced:
         return [item for item in patch if not (isinstance(item, dict) and "$patch" in item)]
+    if not merge_key:
+        result = present + [item for item in patch if item not in present]
+        return _ordered(result, order, "") if isinstance(order, list) else result
     result = present
     for item in patch:
-        if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        at = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]), None)
+        if not isinstance(item, dict) or merge_key not in item:
+            raise bad_request(f"map: {item} does not contain declared merge key: {merge_key}")
+        wanted = item[merge_key]
+        at = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(merge_key) == wanted), None)
         if item.get("$patch") == "delete":
             if at is not None:
                 del result[at]
         elif at is None:
-            result.append(_strategic({}, item, field))
+            result.append(_strategic({}, item, struct))
         else:
-            result[at] = _strategic(result[at], item, field)
-    return _ordered(result, order, field) if isinstance(order, list) else result
+            result[at] = _strategic(result[at], item, struct)
+    return _ordered(result, order, merge_key) if isinstance(order, list) else result
 
 
-def _ordered(items: list[Any], order: list[Any], field: str) -> list[Any]:
+def _ordered(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
     """Items named in the order come in that order; others keep their place behind what stood before them."""
-    key = merge_key(field, next((item for item in items if isinstance(item, dict)), None))
 
     def identity(item: Any) -> Any:
-        return item.get(key) if isinstance(item, dict) and key else item
+        return item.get(merge_key) if isinstance(item, dict) and merge_key else item
 
     ranks = {identity(item): rank for rank, item in enumerate(order) if not isinstance(identity(item), (dict, list))}
     placed: list[tuple[float, int, Any]] = []

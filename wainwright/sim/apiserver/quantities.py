@@ -10,8 +10,8 @@ from typing import Any
 from wainwright.sim.apiserver.errors import bad_request
 
 _PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE])?)$")
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL: dict[str, int] = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: dict[str, int] = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _NANO = Decimal("1e-9")
 _LARGEST = Decimal(2**63 - 1)
@@ -22,16 +22,14 @@ def amount(text: str) -> Decimal:
     """The number a quantity stands for. Raises ApiError 400 for a text that is none."""
     match = _PATTERN.match(text)
     if match is None:
-        raise bad_request(
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
+        raise bad_request("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     number, exponent, suffix = match.groups()
     if exponent:
         if len(exponent) > 4:
             raise bad_request("unable to parse quantity's suffix")
         return Decimal(number + exponent)
     if suffix in _BINARY:
-        return Decimal(number) * 1024 ** _BINARY[suffix]
+        return Decimal(number) * Decimal(1024 ** _BINARY[suffix])
     return Decimal(number).scaleb(_DECIMAL[suffix or ""])
 
 
@@ -60,14 +58,8 @@ def canonical(text: str) -> str:
     return f"{sign}{whole}{_DECIMAL_SUFFIX[exponent]}"
 
 
-def normalise(quantities: Any) -> None:
-    """Rewrite every value of a resource list in place; numbers become text. Raises ApiError 400."""
-    if isinstance(quantities, dict):
-        for name, value in quantities.items():
-            quantities[name] = normalised(value)
-
-
 def normalised(value: Any) -> str:
+    """The same for what JSON may hold instead of a text: a number."""
     if isinstance(value, str):
         return canonical(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -129,7 +129,7 @@ class Reader:
 
     # Lists --------------------------------------------------------------------------------------------------------
 
-    def list(self, kind: Kind, namespace: str, request: Request, now: datetime) -> Response:
+    def list_objects(self, kind: Kind, namespace: str, request: Request, now: datetime) -> Response:
         selection = selection_of(kind, namespace, request)
         collection = self._store.collection(kind)
         version, start, records = self._listed(collection, selection, request)
@@ -335,5 +335,3 @@ def _read_token(token: str) -> tuple[int, str]:
         return int(raw["rv"]), str(raw["start"])
     except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise bad_request("continue key is not valid: not a token of this server") from error
-
-

@@ -11,10 +11,10 @@ import msgspec
 
 from wainwright.sim.apiserver.errors import ApiError, bad_request, unsupported_media_type
 from wainwright.sim.apiserver.kinds import Object
+from wainwright.sim.apiserver.protobuf import MEDIA_TYPE, decode_protobuf
 from wainwright.sim.apiserver.store import Watch
 
 JSON = "application/json"
-BODY_LIMIT_BYTES = 3 * 1024 * 1024
 _MOST_NODES = 1_000_000
 """Values in one YAML document, aliases counted as often as they are used: a few lines can stand for billions."""
 
@@ -40,9 +40,7 @@ class Request:
     def dry_run(self) -> bool:
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
-            raise ApiError(
-                422, "Invalid", f'dryRun: Unsupported value: "{value}": supported values: "All"', details={}
-            )
+            raise ApiError(422, "Invalid", f'dryRun: Unsupported value: "{value}": supported values: "All"', details={})
         return bool(value)
 
     @property
@@ -96,9 +94,11 @@ def decode_object(request: Request) -> Object:
 def decode_document(body: bytes, media_type: str) -> Any:
     if media_type in ("", JSON) or media_type.endswith("+json"):
         return decode_json(body)
+    if media_type == MEDIA_TYPE:
+        return decode_protobuf(body)
     if media_type == "application/yaml" or media_type.endswith("+yaml"):
         return _decode_yaml(body)
-    raise unsupported_media_type([JSON, "application/yaml"])
+    raise unsupported_media_type([JSON, "application/yaml", MEDIA_TYPE])
 
 
 def decode_json(body: bytes) -> Any:
@@ -112,7 +112,7 @@ def _decode_yaml(body: bytes) -> Any:
     import yaml
 
     try:
-        document = yaml.load(body, Loader=_yaml_loader())  # noqa: S506: a SafeLoader
+        document = yaml.load(body, Loader=_yaml_loader())  # noqa: S506
         return _plain(document, [_MOST_NODES])
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError, ValueError) as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from error
@@ -127,12 +127,11 @@ def _yaml_loader() -> Any:
         import yaml
 
         base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        loader = type("Loader", (base,), {})
-        loader.yaml_implicit_resolvers = {
+        resolvers_by_character = {
             first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
             for first, resolvers in base.yaml_implicit_resolvers.items()
         }
-        _LOADERS.append(loader)
+        _LOADERS.append(type("Loader", (base,), {"yaml_implicit_resolvers": resolvers_by_character}))
     return _LOADERS[0]
 
 

@@ -64,7 +64,7 @@ def bind(
     if uid and uid != record.uid:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
         raise conflict(pods, name, why)
-    subject = f"pods/binding \"{name}\""
+    subject = f'pods/binding "{name}"'
     if pod["metadata"].get("deletionTimestamp"):
         raise _binding_conflict(subject, name, f"pod {name} is being deleted, cannot be assigned to a host")
     bound = pod["spec"].get("nodeName")
@@ -204,9 +204,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     }
 
 
-def rescale(
-    writer: Writer, kind: Kind, record: Record, scale: Object, now: datetime, *, dry_run: bool
-) -> Object:
+def rescale(writer: Writer, kind: Kind, record: Record, scale: Object, now: datetime, *, dry_run: bool) -> Object:
     """Take the wanted replicas of a Scale over; the Scale as it is then."""
     assert kind.scale is not None
     replicas = (scale.get("spec") or {}).get("replicas", 0)
@@ -224,5 +222,5 @@ def rescale(
     for key in kind.scale.spec_replicas[:-1]:
         holder = holder.setdefault(key, {})
     holder[kind.scale.spec_replicas[-1]] = replicas
-    stored, _ = writer.update(kind, record, obj, now, dry_run=dry_run, from_patch=not version)
+    stored = writer.update(kind, record, obj, now, dry_run=dry_run, from_patch=not version)
     return scale_of(kind, stored.decode(kind))

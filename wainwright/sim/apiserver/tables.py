@@ -21,7 +21,9 @@ def _columns(text: str) -> tuple[Column, ...]:
     found = []
     for part in text.split(","):
         name, _, kind = part.strip().partition(":")
-        found.append(Column(name.rstrip("*"), "", kind.rstrip("*") or "string", priority=int(part.strip().endswith("*"))))
+        found.append(
+            Column(name.rstrip("*"), "", kind.rstrip("*") or "string", priority=int(part.strip().endswith("*")))
+        )
     return tuple(found)
 
 
@@ -102,7 +104,9 @@ def pod_reason(pod: Object) -> str:
     """The word in kubectl's STATUS column: phase, or why a container is not there, or Terminating."""
     status = _status(pod)
     reason = str(status.get("reason") or status.get("phase") or "Unknown")
-    if any(c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated" for c in status.get("conditions") or ()):
+    if any(
+        c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated" for c in status.get("conditions") or ()
+    ):
         reason = "SchedulingGated"
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
         state = container.get("state") or {}
@@ -199,7 +203,12 @@ def _replica_set(obj: Object, now: datetime) -> list[Cell]:
 
 def _stateful_set(obj: Object, now: datetime) -> list[Cell]:
     ready = _status(obj).get("readyReplicas", 0)
-    return [obj["metadata"]["name"], f"{ready}/{_spec(obj).get('replicas', 0)}", _created(obj, now), *_template_names(obj)]
+    return [
+        obj["metadata"]["name"],
+        f"{ready}/{_spec(obj).get('replicas', 0)}",
+        _created(obj, now),
+        *_template_names(obj),
+    ]
 
 
 def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
@@ -280,7 +289,9 @@ def _service(obj: Object, now: datetime) -> list[Cell]:
 def _event(obj: Object, now: datetime) -> list[Cell]:
     about, source = obj.get("involvedObject") or {}, obj.get("source") or {}
     series = obj.get("series") or {}
-    last = series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("eventTime") or obj.get("firstTimestamp")
+    last = (
+        series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("eventTime") or obj.get("firstTimestamp")
+    )
     first = obj.get("firstTimestamp") or obj.get("eventTime")
     origin = source.get("component") or obj.get("reportingComponent") or ""
     if source.get("host"):
@@ -592,5 +603,3 @@ def table(kind: Kind, objects: Iterable[Object], now: datetime, *, include: str,
 
 def partial_metadata(obj: Object) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
-
-

@@ -78,9 +78,7 @@ def _validate_owners(owners: Any) -> Iterator[Fault]:
                 yield invalid(f"metadata.ownerReferences[{index}].{name}", "", f"{name} must not be empty")
         controllers += bool(owner.get("controller"))
     if controllers > 1:
-        yield invalid(
-            "metadata.ownerReferences", list(owners), "Only one reference can have Controller set to true."
-        )
+        yield invalid("metadata.ownerReferences", list(owners), "Only one reference can have Controller set to true.")
 
 
 def _validate_labels(path: str, labels: Any) -> Iterator[Fault]:
@@ -180,9 +178,7 @@ def _validate_container(container: Object, path: str, names: set[str]) -> Iterat
     for index, port in enumerate(container.get("ports") or ()):
         number = port.get("containerPort")
         if not isinstance(number, int) or not 0 < number < 65536:
-            yield invalid(
-                f"{path}.ports[{index}].containerPort", number, "must be between 1 and 65535, inclusive"
-            )
+            yield invalid(f"{path}.ports[{index}].containerPort", number, "must be between 1 and 65535, inclusive")
 
 
 def _pod(obj: Object) -> Iterator[Fault]:
@@ -249,9 +245,7 @@ def _priority_class(obj: Object) -> Iterator[Fault]:
     value = obj.get("value", 0)
     name = obj["metadata"]["name"]
     if isinstance(value, int) and value > 1_000_000_000 and not name.startswith("system-"):
-        yield forbidden_field(
-            "value", "maximum allowed value of a user defined priority is 1000000000"
-        )
+        yield forbidden_field("value", "maximum allowed value of a user defined priority is 1000000000")
 
 
 _CHECKS: dict[str, Callable[[Object], Iterator[Fault]]] = {
@@ -288,7 +282,7 @@ def validate_update(kind: Kind, new: Object, old: Object) -> Iterator[Fault]:
     elif kind.collection == "nodes":
         before, after = old["spec"].get("providerID"), new["spec"].get("providerID")
         if before and after != before:
-            yield forbidden_field("spec.providerID", "node updates may not change providerID except from \"\" to valid")
+            yield forbidden_field("spec.providerID", 'node updates may not change providerID except from "" to valid')
     else:
         for path in _FIXED.get(kind.collection, ()):
             before, after = _at(old, path), _at(new, path)
@@ -343,7 +337,9 @@ def _pod_update(new: Object, old: Object) -> Iterator[Fault]:
         yield forbidden_field("spec.schedulingGates", "only deletion is allowed, but found new scheduling gate")
     known = old.get("tolerations") or []
     if any(toleration not in (new.get("tolerations") or []) for toleration in known):
-        yield forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+        yield forbidden_field(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
     if _fixed_part(new, gated=gated) != _fixed_part(old, gated=gated):
         yield forbidden_field(
             "spec",

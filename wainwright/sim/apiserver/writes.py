@@ -27,7 +27,7 @@ from wainwright.sim.apiserver.errors import (
 )
 from wainwright.sim.apiserver.kinds import Kind, Object, Registry
 from wainwright.sim.apiserver.requests import timestamp
-from wainwright.sim.apiserver.store import Collection, Record, Store
+from wainwright.sim.apiserver.store import Record, Store
 from wainwright.sim.apiserver.validation import validate, validate_metadata, validate_update
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -75,13 +75,14 @@ class Writer:
             raise already_exists(kind, metadata["name"])
         if kind.status and kind.collection not in _KEEPS_STATUS_ON_CREATE:
             obj.pop("status", None)
-        warnings = self._complete(kind, obj)
+        self._complete(kind, obj)
         self._admit(kind, obj, now)
         self._check(kind, obj, None)
+        warnings: list[str] = []
         if kind.collection == "customresourcedefinitions.apiextensions.k8s.io":
             obj["status"] = defined_status(obj, timestamp(now))
             metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CUSTOM_FINALIZER]
-            warnings += unchecked_rules(obj)
+            warnings = unchecked_rules(obj)
         if dry_run:
             return Record(collection.kind, obj, self.store.version), warnings
         record = self.store.add(collection, obj)
@@ -134,14 +135,12 @@ class Writer:
                 [cause],
             )
 
-    def _complete(self, kind: Kind, obj: Object) -> list[str]:
-        """Prune and default in place; the paths that were dropped."""
+    def _complete(self, kind: Kind, obj: Object) -> None:
+        """Fill defaults in, in place."""
         if kind.schema is None:
             apply_defaults(kind, obj)
-            return []
-        dropped = schemas.prune(obj, kind.schema)
-        schemas.apply_schema_defaults(obj, kind.schema)
-        return [f'unknown field "{path}"' for path in dropped]
+        else:
+            schemas.apply_schema_defaults(obj, kind.schema)
 
     def _admit(self, kind: Kind, obj: Object, now: datetime) -> None:
         """What the default admission plug-ins add to a new object."""
@@ -248,8 +247,8 @@ class Writer:
         subresource: str = "",
         dry_run: bool = False,
         from_patch: bool = False,
-    ) -> tuple[Record, list[str]]:
-        """Replace an object by `obj`, the caller's no longer; the record as it is then, and warnings.
+    ) -> Record:
+        """Replace an object by `obj`, the caller's no longer; the record as it is then.
 
         subresource: "" changes all but the status (where the kind has one), "status" changes the status only, "whole"
         (for the server's own use) changes everything. Nothing is written when nothing changes.
@@ -270,24 +269,24 @@ class Writer:
                     obj.pop("status", None)
             obj["metadata"] = _kept_metadata(kind, metadata, old["metadata"])
         obj["kind"], obj["apiVersion"] = old["kind"], old["apiVersion"]
-        warnings = self._complete(kind, obj)
+        self._complete(kind, obj)
         self._check(kind, obj, old)
         meta = obj["metadata"]
         if subresource != "status" and _is_new_generation(kind, obj, old):
             meta["generation"] = old["metadata"].get("generation", 0) + 1
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
-            return record, warnings
+            return record
         if dry_run:
-            return Record(collection.kind, obj, record.version), warnings
+            return Record(collection.kind, obj, record.version)
         if meta.get("deletionTimestamp") and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
             if not (kind.collection == "namespaces" and obj["spec"].get("finalizers")):
                 final = Record(collection.kind, obj, record.version)
                 self._remove(kind, record)
-                return final, warnings
+                return final
         stored = self.store.replace(collection, record, obj)
         self._changed(kind, obj)
-        return stored, warnings
+        return stored
 
     def _check_identity(self, kind: Kind, record: Record, metadata: Object, *, from_patch: bool) -> None:
         name = metadata.get("name")
@@ -402,17 +401,17 @@ class Writer:
         """Seconds until the kubelet is to have ended a pod; 0 for what nobody has to end; None: as it already is."""
         if kind.collection != "pods":
             return 0
-        asked = options.get("gracePeriodSeconds")
+        asked: int | None = options.get("gracePeriodSeconds")
         status = obj.get("status") or {}
         if not obj["spec"].get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             return 0
-        already = obj["metadata"].get("deletionGracePeriodSeconds")
+        already: int | None = obj["metadata"].get("deletionGracePeriodSeconds")
         if obj["metadata"].get("deletionTimestamp"):
             if asked is None or already is None:
                 return already or None
-            return min(int(asked), already)
-        grace = obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else int(asked)
-        return max(grace, 0) if grace >= 0 else 1
+            return min(asked, already)
+        grace: int = obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
+        return grace if grace >= 0 else 1
 
     def _remove(self, kind: Kind, record: Record) -> Record:
         removed = self.store.remove(self.store.collection(kind), record)
