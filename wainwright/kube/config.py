@@ -145,13 +145,13 @@ class KubeConfig:
 
 def load_config(kubeconfig: str = "", context: str = "", *, clock: Clock | None = None) -> KubeConfig:
     """kubeconfig: a path, several joined by the path separator, or empty for the service account of this pod, else
-    ~/.kube/config. context: empty for the file's current one. Raises ConfigError.
+    $KUBECONFIG, else ~/.kube/config. context: empty for the file's current one. Raises ConfigError.
     """
     clock = clock or SystemClock()
     if not kubeconfig:
         if (SERVICE_ACCOUNT / "token").exists():
             return in_cluster(clock=clock)
-        kubeconfig = str(Path.home() / ".kube" / "config")
+        kubeconfig = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     return from_file(kubeconfig, context, clock=clock)
 
 

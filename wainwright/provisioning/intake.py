@@ -42,6 +42,11 @@ class Intake:
         self._epoch: Epoch | None = None
         chores.every(resync_seconds, "resync", self.resync)
 
+    @property
+    def is_active(self) -> bool:
+        """Is this the active watcher, with a complete view?"""
+        return self._epoch is not None and self._epoch.is_live
+
     def begun(self, epoch: Epoch) -> None:
         """See Consumer. What happened while no watcher was active may have helped anything."""
         self._epoch = epoch
