@@ -7,8 +7,7 @@ two hosts at once, changes nothing. The rules are those of design §4, modelled 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeVar
 from uuid import uuid4
@@ -61,7 +60,7 @@ class Role(StrEnum):
 
 
 class ClaimPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a claim. key: namespace/name; node_pool, batch, entry: where its gate stands (empty after an adoption)."""
+    """A pod of a claim. key: namespace/name. node_pool, batch, entry: where its gate stands; empty after an adoption."""
 
     uid: str
     role: Role
@@ -104,9 +103,13 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
+    annotations: dict[str, str] = {}
+    expire_after: str = ""
+    termination_grace_period: str = ""
     requests: dict[str, int] = {}
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
+    attempts: str = ""
     provider_id: str = ""
     node: str = ""
     reason: str = ""
@@ -128,19 +131,18 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """What the cluster view shows of a claim's surroundings. now_ms: when, by the Redis server's clock.
 
-    node_pool_uid: of the NodePool in use under the claim's name for it, empty when there is none; node_pool: its JSON.
+    node_pool: JSON of the NodePool under the claim's name for it, empty when there is none.
     pods: the claim's, each with the JSON that the view has under its name (perhaps another pod's, or empty).
     """
 
     now_ms: int
     meta: dict[str, str]
-    node_pool_uid: str
     node_pool: str
     pods: tuple[tuple[ClaimPod, str], ...]
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeClaim to give a record. disputed: it shares a pod with another listed claim; settled: its node has joined."""
+    """A NodeClaim to give a record. disputed: another listed claim has a pod of it too; settled: its node has joined."""
 
     name: str
     state: State
@@ -244,14 +246,20 @@ class ClaimRecords:
 
     def look(self, name: str) -> View:
         """What the view shows of the claim's pods and NodePool, in one step. Whether it may be used: check_view."""
-        now_ms, meta, pool_uid, pool, *pods = self._store.run("claim_look", name)
+        now_ms, meta, pool, *pods = self._store.run("claim_look", name)
         return View(
             now_ms=int(now_ms),
             meta=_pairs(meta),
-            node_pool_uid=pool_uid,
             node_pool=pool,
             pods=tuple((ClaimPod.parse(uid, text), seen) for uid, text, seen in pods),
         )
+
+    def read(self, lease: Lease) -> ClaimRecord:
+        """The record as it is now. Raises FenceLost."""
+        answer = self._store.run("claim_read", lease.name, lease.holder)
+        if not answer:
+            raise FenceLost(f"the lease on claim {lease.name} was lost")
+        return parse_record(lease.name, _pairs(answer[0]), _pairs(answer[1]))
 
     def check(self, lease: Lease, uid: str, *, allowed_for_ms: int, deadline_ms: int, attempts: str) -> Verdict:
         """May the cloud be called for the NodeClaim with this UID? GO notes until when the request may arrive.
@@ -283,6 +291,12 @@ class ClaimRecords:
     def note(self, lease: Lease, state: State, fields: Mapping[str, str]) -> None:
         """Sets fields of a claim that is in `state`. Raises FenceLost."""
         self._change(lease, state, "", fields)
+
+    def remark(self, lease: Lease, message: str) -> None:
+        """Notes what holds the claim up, for people. Raises FenceLost."""
+        self._change(
+            lease, f"{State.PLANNED}|{State.CREATED}|{State.LAUNCHED}|{State.FAILING}", "", {"message": message}
+        )
 
     def _change(self, lease: Lease, come_from: str, to: str, fields: Mapping[str, str]) -> None:
         flat = [text for pair in fields.items() for text in pair]
@@ -317,21 +331,21 @@ class ClaimRecords:
         lease: Lease,
         *,
         bound: Sequence[str],
-        nominated: Sequence[str],
+        settled: Sequence[str],
         unbound: Sequence[str],
+        nominated: Sequence[str] = (),
         keep_ms: int,
         why_unbound: str = "",
     ) -> int:
         """A launched claim is carried out (pod UIDs by fate); unbound ones are queued anew (how many). The last effect
-        of a batch flushes it. keep_ms: how long the room of those left to kube-scheduler is kept at most.
+        of a batch flushes it. settled: bound elsewhere, or gone. keep_ms: how long the room of those left to
+        kube-scheduler (nominated, and whatever rests on the claim) is kept at most.
 
         Raises FenceLost.
         """
-        outcome = {"bound": bound, "nominated": nominated, "unbound": unbound}
+        outcome = {"bound": bound, "settled": settled, "nominated": nominated, "unbound": unbound}
         count = int(
-            self._store.run(
-                "claim_done", lease.name, lease.holder, keep_ms, msgspec.json.encode(outcome), why_unbound
-            )
+            self._store.run("claim_done", lease.name, lease.holder, keep_ms, msgspec.json.encode(outcome), why_unbound)
         )
         if count < 0:
             raise FenceLost(f"claim {lease.name} is not launched, or not held")
@@ -378,9 +392,7 @@ class ClaimRecords:
     def survey(self) -> list[Surveyed]:
         """Every claim with a live record."""
         return [
-            Surveyed(
-                name=name, state=State(state), uid=uid, node=node, launched_ms=int(launched), is_held=bool(held)
-            )
+            Surveyed(name=name, state=State(state), uid=uid, node=node, launched_ms=int(launched), is_held=bool(held))
             for name, state, uid, node, launched, held in self._store.run("claim_survey")
         ]
 
@@ -410,7 +422,9 @@ class ClaimRecords:
     def unavailable(self) -> frozenset[OfferingKey]:
         """Offerings without capacity now."""
         now_ms = self._store.now_ms()
-        members: list[str] = self._store.read(lambda r: r.zrangebyscore(self._store.keys.unavailable, f"({now_ms}", "+inf"))
+        members: list[str] = self._store.read(
+            lambda r: r.zrangebyscore(self._store.keys.unavailable, f"({now_ms}", "+inf")
+        )
         return frozenset(OfferingKey(*member.split("/", 2)) for member in members)
 
 
@@ -429,20 +443,19 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
 
-    @contextmanager
-    def holding(self, lease: Lease) -> Iterator[Lease]:
-        """Renews the lease while the block runs; releasing it is the caller's."""
+    def hold(self, lease: Lease) -> None:
+        """Renews the lease from now on."""
         with self._lock:
             self._held[lease] = self._clock.monotonic_seconds()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
                 self._thread.start()
         self._wake.set()
-        try:
-            yield lease
-        finally:
-            with self._lock:
-                self._held.pop(lease, None)
+
+    def drop(self, lease: Lease) -> None:
+        """Renews it no more; releasing it is the caller's."""
+        with self._lock:
+            self._held.pop(lease, None)
 
     def renew_once(self) -> None:
         """Renews what is held; those that lapsed meanwhile are lost."""
@@ -474,7 +487,7 @@ class LeaseKeeper:
 
 
 def parse_record(name: str, fields: Mapping[str, str], pods: Mapping[str, str]) -> ClaimRecord:
-    """A record from its hash and the hash of its pods. Raises msgspec.ValidationError or KeyError when it is no record."""
+    """A record from its hash and the hash of its pods. Raises msgspec.ValidationError, KeyError when it is no record."""
 
     def of(field: str, kind: type[T], default: Literal["{}", "[]"]) -> T:
         return msgspec.json.decode(fields.get(field) or default, type=kind)
@@ -495,9 +508,13 @@ def parse_record(name: str, fields: Mapping[str, str], pods: Mapping[str, str]) 
         labels=of("labels", dict[str, str], "{}"),
         taints=of("taints", tuple[Taint, ...], "[]"),
         startup_taints=of("startup_taints", tuple[Taint, ...], "[]"),
+        annotations=of("annotations", dict[str, str], "{}"),
+        expire_after=fields.get("expire_after", ""),
+        termination_grace_period=fields.get("termination_grace_period", ""),
         requests=of("requests", dict[str, int], "{}"),
         capacity=of("capacity", dict[str, int], "{}"),
         allocatable=of("allocatable", dict[str, int], "{}"),
+        attempts=fields.get("attempts", ""),
         provider_id=fields.get("provider_id", ""),
         node=fields.get("node", ""),
         reason=fields.get("reason", ""),

@@ -1,0 +1,46 @@
+"""How launching behaves: times and modes, handed in once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from wainwright.cloud.port import REQUEST_LIFETIME
+
+SKEW_MS: Final = 2000
+"""A request is taken to be able to arrive so much longer than the cloud allows: clocks differ."""
+
+
+class LaunchPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """binding: `direct` binds pods to their new nodes, `scheduler` leaves them to kube-scheduler.
+
+    deadline: how long a claim may go without an instance; ready_deadline: without a Ready node, from its launch.
+    unavailable: how long an offering without capacity is not asked for again. nomination: how long room on a ready node
+    is kept for pods that kube-scheduler is to bind. retry: wait after an error that somebody else must heal. poll: wait
+    between looks at something that goes on by itself (an instance that ends, pods that leave).
+    """
+
+    binding: Literal["direct", "scheduler"] = "direct"
+    deadline: timedelta = timedelta(minutes=5)
+    ready_deadline: timedelta = timedelta(minutes=15)
+    unavailable: timedelta = timedelta(minutes=3)
+    nomination: timedelta = timedelta(seconds=20)
+    request_lifetime: timedelta = REQUEST_LIFETIME
+    retry: timedelta = timedelta(seconds=2)
+    poll: timedelta = timedelta(seconds=1)
+
+    @property
+    def request_ms(self) -> int:
+        """How long a request may still arrive after it was allowed."""
+        return milliseconds(self.request_lifetime) + SKEW_MS
+
+    @property
+    def keep_unready_ms(self) -> int:
+        """How long room is kept on a node that is not ready yet."""
+        return milliseconds(self.ready_deadline + self.nomination)
+
+
+def milliseconds(span: timedelta) -> int:
+    return round(span.total_seconds() * 1000)
