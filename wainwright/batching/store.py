@@ -33,10 +33,12 @@ def script_text(name: str) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns redis-py's connection errors into StoreUnavailable; its other errors are bugs of ours and pass."""
+    """Turns "not now" of redis-py (no connection, no answer in time, a replica, no memory left) into StoreUnavailable;
+    its other errors are bugs of ours and pass.
+    """
     try:
         yield
-    except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, OSError) as error:
+    except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, redis.OutOfMemoryError, OSError) as error:
         raise StoreUnavailable(f"Redis did not answer: {error}") from error
 
 
@@ -111,3 +113,5 @@ class Store:
     def close(self) -> None:
         self.redis.close()
         self.raw.close()
+        if "blocking" in self.__dict__:
+            self.blocking.close()

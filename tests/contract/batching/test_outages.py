@@ -99,3 +99,24 @@ def test_fences_go_on_growing_after_redis_was_emptied(connect):
     after = Lock(store, "solve", 60_000)
     assert after.acquire() > fence
     assert not before.renew()
+
+
+def test_full_redis_is_unavailable_and_nothing_is_half_done(connect):
+    store = connect()
+    batcher = a_batcher(store)
+    store.redis.config_set("maxmemory", 1)
+    with pytest.raises(StoreUnavailable):
+        batcher.add(items("a"))
+    store.redis.config_set("maxmemory", 0)
+    assert queued(store) == []
+    assert store.redis.hlen(store.keys.seen) == 0
+    batcher.add(items("a"))
+    assert queued(store) == ["a"]
+
+
+def test_scripts_unknown_to_a_restarted_server_are_sent_again(connect):
+    store = connect()
+    batcher = a_batcher(store)
+    store.redis.script_flush()
+    batcher.add(items("a"))
+    assert queued(store) == ["a"]

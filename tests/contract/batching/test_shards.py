@@ -1,3 +1,4 @@
+import random
 import threading
 
 import pytest
@@ -240,3 +241,58 @@ def test_full_windows_are_closed_one_after_the_other_in_one_visit(make_store):
     served, told = serve(store, batcher.shard)
     assert [closed.size for closed in told] == [4, 4, 2]
     assert served.closed == 3
+
+
+def test_visit_ends_after_its_time_with_windows_open(store):
+    batcher = a_batcher(store)
+    batcher.add(items("a"))
+    served = serve_shard(store, batcher.shard, 8, stop=threading.Event(), on_closed=lambda _: None, for_seconds=0)
+    assert (served.held, served.again) == (True, True)
+
+
+def test_errors_of_who_is_told_end_the_visit_and_free_the_shard(quick):
+    batcher = a_batcher(quick)
+    batcher.add(items("a"))
+
+    def on_closed(closed):
+        raise LookupError("the broker is gone")
+
+    with pytest.raises(LookupError):
+        serve_shard(quick, batcher.shard, 8, stop=threading.Event(), on_closed=on_closed)
+    assert len(closed_batches(quick)) == 1
+    assert a_lock(quick).fence
+
+
+def test_every_pod_is_in_exactly_one_batch_however_many_add_and_serve_at_once(make_store):
+    """Four adders add the same 300 pods to two NodePools, in another order each; two workers fight for the shard."""
+    policy = WindowPolicy(idle_ms=3, max_ms=10, max_items=40)
+    stores = [make_store(policy) for _ in range(6)]
+    pools = ("general", "gpu")
+    for pool in pools:
+        a_batcher(stores[0], pool)
+    names, stop = [f"pod-{n}" for n in range(300)], threading.Event()
+
+    def add(number):
+        mine = random.Random(number).sample(names, len(names))
+        batchers = [a_batcher(stores[number], pool, shards=1) for pool in pools]
+        for first in range(0, len(mine), 7):
+            batchers[(number + first) % 2].add(items(*mine[first : first + 7]))
+
+    def work(store):
+        while not stop.is_set():
+            serve(store, 0, shards=1, stop=stop)
+
+    adders = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    workers = [threading.Thread(target=work, args=(store,)) for store in stores[4:]]
+    for thread in (*adders, *workers):
+        thread.start()
+    for thread in adders:
+        thread.join(60)
+    while open_windows(stores[0]).due_ms:
+        pass
+    stop.set()
+    for thread in workers:
+        thread.join(60)
+    batched = [item.uid for batch in closed_batches(stores[0]) for item in read_batch(stores[0], batch).items]
+    assert sorted(batched) == sorted(names)
+    assert max(len(read_batch(stores[0], batch).items) for batch in closed_batches(stores[0])) <= 40
