@@ -45,7 +45,7 @@ def _name(common_name: str) -> x509.Name:
 
 
 def issue(hosts: list[str], now: datetime) -> Certificates:
-    """A new authority, and a serving certificate for loopback, the in-cluster names and `hosts` (names or addresses)."""
+    """A new authority, and a serving certificate for loopback, in-cluster names and `hosts` (names or addresses)."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     begin, end = now - timedelta(minutes=5), now + _LIFE
     authority_name = _name("wainwright-embedded-ca")

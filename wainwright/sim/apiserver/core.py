@@ -16,13 +16,16 @@ from wainwright.sim.apiserver.errors import (
     BODY_LIMIT_BYTES,
     ApiError,
     bad_request,
+    invalid_object,
     method_not_allowed,
     not_found,
+    required,
     too_large,
     unknown_path,
     unsupported_media_type,
 )
 from wainwright.sim.apiserver.kinds import REVIEWS, Kind, Object, Registry
+from wainwright.sim.apiserver.ownership import Manager, apply
 from wainwright.sim.apiserver.patches import json_patch, merge_patch, strategic_merge
 from wainwright.sim.apiserver.reads import Reader, form_of, selection_of
 from wainwright.sim.apiserver.requests import (
@@ -34,8 +37,10 @@ from wainwright.sim.apiserver.requests import (
     decode_document,
     decode_object,
     refusal,
+    timestamp,
 )
 from wainwright.sim.apiserver.schemas import prune
+from wainwright.sim.apiserver.shapes import shape_of
 from wainwright.sim.apiserver.store import Record, Store
 from wainwright.sim.apiserver.subresources import bind, evict, rescale, scale_of, success
 from wainwright.sim.apiserver.types import conform, struct_of
@@ -272,6 +277,7 @@ class ApiServer:
         unknown: list[str],
         *,
         from_patch: bool = False,
+        applied: bool = False,
     ) -> Response:
         stored = self.writer.update(
             target.kind,
@@ -280,7 +286,8 @@ class ApiServer:
             now,
             subresource=target.subresource,
             dry_run=request.dry_run,
-            from_patch=from_patch,
+            from_patch=from_patch or applied,
+            manager="" if applied else request.manager,
         )
         return self._shown(200, target.kind, stored, request, now, unknown)
 
@@ -303,16 +310,29 @@ class ApiServer:
         return self._updated(target, record, patched, request, now, unknown, from_patch=True)
 
     def _apply(self, target: Target, record: Record | None, patch: Any, request: Request, now: datetime) -> Response:
-        if not isinstance(patch, dict):
+        if not isinstance(patch, dict) or not isinstance(patch.get("metadata", {}), dict):
             raise bad_request("an apply configuration must be an object")
+        kind = target.kind
+        if not request.query.get("fieldManager"):
+            fault = required("fieldManager", "is required for apply patch")
+            raise invalid_object(Kind("meta.k8s.io", "v1", "PatchOptions", "patchoptions"), "", [fault])
+        self._check_kind(kind, patch, request)
+        metadata = patch.setdefault("metadata", {})
+        metadata.setdefault("name", target.name)
+        if metadata.get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        config, unknown = self._conformed(kind, patch, request)
+        if record is None and target.subresource:
+            raise not_found(kind, target.name)
+        if target.subresource:
+            config = {key: config[key] for key in ("kind", "apiVersion", "metadata", "status") if key in config}
+        manager = Manager(request.query["fieldManager"], "Apply", target.subresource)
+        live = record.decode(self.store.collection(kind).kind) if record is not None else None
+        force, at = request.flag("force"), timestamp(now)
+        merged = apply(live, config, manager, shape_of(kind), kind.api_version, at, force=force)
         if record is None:
-            patch.setdefault("metadata", {}).setdefault("name", target.name)
-            created, unknown = self._conformed(target.kind, patch, request)
-            return self._created(target, created, request, now, unknown)
-        struct = struct_of(target.kind.group, target.kind.name)
-        merged = _patched("strategic", record.decode(target.kind), patch, struct)
-        merged, unknown = self._conformed(target.kind, merged, request)
-        return self._updated(target, record, merged, request, now, unknown, from_patch=True)
+            return self._created(target, merged, request, now, unknown)
+        return self._updated(target, record, merged, request, now, unknown, applied=True)
 
     def _patch_style(self, kind: Kind, request: Request) -> str:
         style = _PATCH_TYPES.get(request.media_type)
@@ -324,6 +344,10 @@ class ApiServer:
     def _received(self, kind: Kind, request: Request) -> tuple[Object, list[str]]:
         """The object in a body as `_conformed` has it. Raises ApiError 400 for another kind than the path's."""
         obj = decode_object(request)
+        self._check_kind(kind, obj, request)
+        return self._conformed(kind, obj, request)
+
+    def _check_kind(self, kind: Kind, obj: Object, request: Request) -> None:
         name, version = obj.get("kind", ""), obj.get("apiVersion", "")
         if kind.custom and (not name or not version):
             missing = "Kind" if not name else "apiVersion"
@@ -336,7 +360,6 @@ class ApiServer:
             raise bad_request(
                 f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
             )
-        return self._conformed(kind, obj, request)
 
     def _conformed(self, kind: Kind, obj: Object, request: Request) -> tuple[Object, list[str]]:
         """An object with only the fields that its kind has, converted to what is stored, and warnings about the rest.

@@ -1,4 +1,4 @@
-"""What the API server fills in: defaults of built-in kinds, canonical quantities, and the admission plug-ins that change objects."""
+"""What the API server fills in: the defaults of built-in kinds."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from wainwright.sim.apiserver.kinds import REVIEWS, Kind, Object, Registry
@@ -182,43 +183,54 @@ def openapi_index(registry: Registry) -> Object:
     for name, versions in registry.versions().items():
         for version in versions:
             path = f"apis/{name}/{version}" if name else f"api/{version}"
-            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={len(registry.served(name, version))}"}
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={_hash(registry, name, version)}"}
     return {"paths": paths}
 
 
 def openapi_document(registry: Registry, name: str, version: str) -> Object | None:
     """Paths with what kubectl asks of them: group, version, kind, and that fields are validated. No schemas."""
     kinds = registry.served(name, version)
-    if not kinds:
+    if not kinds and not _posted(name, version):
         return None
     root = f"/apis/{name}/{version}" if name else f"/api/{version}"
     paths: dict[str, Any] = {}
-    parameters = [
-        {"name": parameter, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
-        for parameter in ("dryRun", "fieldManager", "fieldValidation")
-    ]
     for kind in kinds:
-        gvk = {"group": kind.group, "version": kind.version, "kind": kind.name}
-
-        def operation(action: str, gvk: dict[str, str] = gvk) -> Object:
-            return {
-                "x-kubernetes-action": action,
-                "x-kubernetes-group-version-kind": gvk,
-                "parameters": parameters,
-                "responses": {"200": {"description": "OK"}},
-            }
-
+        operation = _operation(kind.group, kind.version, kind.name)
         base = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
-        paths[base] = {"get": operation("list"), "post": operation("post"), "delete": operation("deletecollection")}
-        paths[f"{base}/{{name}}"] = {
-            "get": operation("get"),
-            "put": operation("put"),
-            "patch": operation("patch"),
-            "delete": operation("delete"),
-        }
+        paths[base] = dict.fromkeys(("get", "post", "delete"), operation)
+        paths[f"{base}/{{name}}"] = dict.fromkeys(("get", "put", "patch", "delete"), operation)
+    for plural, kind_name in _posted(name, version):
+        paths[f"{root}/{plural}"] = {"post": _operation(name, version, kind_name)}
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
         "paths": paths,
         "components": {"schemas": {}},
     }
+
+
+_PARAMETERS = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation")
+]
+
+
+def _operation(group_name: str, version: str, kind: str) -> Object:
+    return {
+        "x-kubernetes-group-version-kind": {"group": group_name, "version": version, "kind": kind},
+        "parameters": _PARAMETERS,
+        "responses": {"200": {"description": "OK"}},
+    }
+
+
+def _posted(name: str, version: str) -> list[tuple[str, str]]:
+    """Plural and kind of what can only be posted."""
+    found = [(review.plural, review.name) for review in REVIEWS if (review.group, review.version) == (name, version)]
+    if (name, version) == ("", "v1"):
+        found.append(("namespaces/{namespace}/bindings", "Binding"))
+    return found
+
+
+def _hash(registry: Registry, name: str, version: str) -> str:
+    """Names the content of a document, so that clients keep it while it is the same."""
+    return hashlib.sha256(",".join(kind.name for kind in registry.served(name, version)).encode()).hexdigest()[:16]

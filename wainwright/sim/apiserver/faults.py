@@ -38,7 +38,7 @@ class Faults:
         self._chance = chance or random.Random()
 
     def replace(self, body: bytes) -> None:
-        """Put rules (a JSON list) in force, in place of those before. Raises msgspec.DecodeError, which names the fault."""
+        """Put rules (a JSON list) in force, in place of those before. Raises msgspec.DecodeError naming the fault."""
         self.rules = msgspec.json.decode(body, type=tuple[FaultRule, ...])
 
     def encoded(self) -> bytes:

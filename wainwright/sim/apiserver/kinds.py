@@ -365,7 +365,7 @@ class Registry:
         return [kind for kind in self._kinds.values() if (kind.group, kind.version) == (group, version)]
 
     def versions(self) -> dict[str, list[str]]:
-        """Versions by group, in the order in which they were added; the core group is \"\"."""
+        """Versions by group, in the order in which they were added; the core group is ""."""
         found: dict[str, list[str]] = {}
         served = [(kind.group, kind.version) for kind in self._kinds.values()]
         for group, version in served + [(review.group, review.version) for review in REVIEWS]:

@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf bodies as objects. kubectl sends some (create deployment, drain, auth can-i); answers are JSON."""
+"""Protobuf bodies as objects. kubectl sends some (create deployment, drain, auth can-i); answers are JSON."""
 
 from __future__ import annotations
 

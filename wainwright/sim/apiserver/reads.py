@@ -168,7 +168,8 @@ class Reader:
             except ApiError as error:
                 fresh = _token(-1, start)
                 refusal = expired(
-                    "The provided continue parameter is too old to display a consistent list result. You can start a new "
+                    "The provided continue parameter is too old to display a consistent list result. "
+                    "You can start a new "
                     "list without the continue parameter, or use the continue token in this response to retrieve the "
                     "remainder of the results. Continuing with the provided token results in an inconsistent list - "
                     "objects that were created, modified, or deleted between the time the first chunk was returned and "

@@ -59,7 +59,7 @@ class Response:
 
 @dataclass(slots=True)
 class WatchStream:
-    """An answer that goes on: what `watch` holds, for `timeout_seconds`, with a bookmark now and then if `bookmarks`."""
+    """An answer that goes on: what `watch` holds, for `timeout_seconds`, with `bookmarks` now and then."""
 
     watch: Watch
     timeout_seconds: float

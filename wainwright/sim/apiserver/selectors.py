@@ -23,7 +23,7 @@ _PLAIN_VALUE = re.compile(rf"{_VALUE}$")
 
 
 def parse_label_selector(text: str) -> LabelTest | None:
-    """The test that a selector stands for; None when it selects everything. Raises ApiError 400 for what cannot be read."""
+    """The test that a selector stands for; None when it selects everything. Raises ApiError 400."""
     tests: list[LabelTest] = []
     position = 0
     while position < len(text):

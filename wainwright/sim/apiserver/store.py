@@ -26,7 +26,7 @@ _NO_LABELS: Mapping[str, str] = {}
 class Record:
     """One version of one object.
 
-    tail: its JSON behind the opening `{"kind":…,"apiVersion":…,`, so that every served version can put its own before it.
+    tail: its JSON behind the opening `{"kind":…,"apiVersion":…,`: every served version puts its own before it.
     fields: the values that field selectors ask for, as text.
     """
 
@@ -194,7 +194,7 @@ class Collection:
         return self.records.get(f"{namespace}/{name}" if namespace else name)
 
     def select(self, namespace: str, node: str | None = None) -> Iterator[Record]:
-        """Records in the order of their keys; of one namespace, or all (\"\"); of one node, when it is given."""
+        """Records in the order of their keys; of one namespace, or all (""); of one node, when it is given."""
         records = self.records
         if node is not None and self._has_nodes:
             keys: Iterable[str] = sorted(self._by_node.get(node, ()))

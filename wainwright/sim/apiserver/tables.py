@@ -391,6 +391,14 @@ def _storage_class(obj: Object, now: datetime) -> list[Cell]:
     ]
 
 
+def _controller(obj: Object) -> str:
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = str(owner.get("apiVersion", "")).partition("/")[0]
+            return f"{str(owner.get('kind', '')).lower()}.{group}/{owner.get('name')}"
+    return "<none>"
+
+
 def _name(obj: Object) -> str:
     return str(obj["metadata"]["name"])
 
@@ -415,8 +423,10 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
     ),
     "statefulsets.apps": ("Name, Ready, Age, Containers*, Images*", _stateful_set),
     "daemonsets.apps": (
-        "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, Available:integer, Node Selector, "
-        "Age, Containers*, Images*, Selector*",
+        (
+            "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, Available:integer, "
+            "Node Selector, Age, Containers*, Images*, Selector*"
+        ),
         _daemon_set,
     ),
     "jobs.batch": ("Name, Status, Completions, Duration, Age, Containers*, Images*, Selector*", _job),
@@ -431,8 +441,10 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
         _claim,
     ),
     "persistentvolumes": (
-        "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, Reason, Age, "
-        "VolumeMode*",
+        (
+            "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, "
+            "Reason, Age, VolumeMode*"
+        ),
         _volume,
     ),
     "poddisruptionbudgets.policy": (
@@ -483,19 +495,7 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
     ),
     "controllerrevisions.apps": (
         "Name, Controller, Revision:integer, Age",
-        lambda o, now: [
-            _name(o),
-            next(
-                (
-                    f"{str(owner.get('kind', '')).lower()}.{str(owner.get('apiVersion', '')).partition('/')[0]}/{owner.get('name')}"
-                    for owner in o["metadata"].get("ownerReferences") or ()
-                    if owner.get("controller")
-                ),
-                "<none>",
-            ),
-            o.get("revision", 0),
-            _created(o, now),
-        ],
+        lambda o, now: [_name(o), _controller(o), o.get("revision", 0), _created(o, now)],
     ),
 }
 
@@ -549,7 +549,7 @@ _STEP = re.compile(
 
 
 def json_path(path: str, obj: Any) -> Iterable[Any]:
-    """Values that the part of JSON path that printer columns use finds: names, indexes, `[*]` and `[?(@.key=="value")]`."""
+    """Values that a printer column's path finds: names, indexes, `[*]` and `[?(@.key=="value")]` are known."""
     values = [obj]
     for match in _STEP.finditer(path.strip("{}")):
         found: list[Any] = []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from wainwright.clock import SystemClock
 from wainwright.sim.apiserver.certificates import issue, kubeconfig, write_private
@@ -71,7 +71,7 @@ class ThreadedServer:
             self._loop.close()
             self._directory.cleanup()
 
-    def __enter__(self) -> ThreadedServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -93,7 +93,8 @@ def _validate_labels(path: str, labels: Any) -> Iterator[Fault]:
             yield invalid(
                 path,
                 value,
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+                "must "
                 "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
                 "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
             )
@@ -108,7 +109,8 @@ def _is_qualified(key: str) -> bool:
 
 def _qualified_text() -> str:
     return (
-        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+        "alphanumeric "
         "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
         "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
     )
@@ -273,7 +275,8 @@ def validate_update(kind: Kind, new: Object, old: Object) -> Iterator[Fault]:
         if changed - _STATEFUL_SET_MAY_CHANGE:
             yield forbidden_field(
                 "spec",
-                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+                "'updateStrategy', "
                 "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
             )
     elif kind.collection in ("configmaps", "secrets") and old.get("immutable"):

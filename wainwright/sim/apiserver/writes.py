@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from wainwright.sim.apiserver import schemas
+from wainwright.sim.apiserver import ownership, schemas
 from wainwright.sim.apiserver.customs import FINALIZER as CUSTOM_FINALIZER
 from wainwright.sim.apiserver.customs import custom_kinds, defined_status, unchecked_rules, validate_definition
 from wainwright.sim.apiserver.defaults import apply_defaults, tolerate_defaults
@@ -27,6 +27,7 @@ from wainwright.sim.apiserver.errors import (
 )
 from wainwright.sim.apiserver.kinds import Kind, Object, Registry
 from wainwright.sim.apiserver.requests import timestamp
+from wainwright.sim.apiserver.shapes import shape_of
 from wainwright.sim.apiserver.store import Record, Store
 from wainwright.sim.apiserver.validation import validate, validate_metadata, validate_update
 
@@ -76,7 +77,7 @@ class Writer:
         if kind.status and kind.collection not in _KEEPS_STATUS_ON_CREATE:
             obj.pop("status", None)
         self._complete(kind, obj)
-        self._admit(kind, obj, now)
+        self._admit(kind, obj)
         self._check(kind, obj, None)
         warnings: list[str] = []
         if kind.collection == "customresourcedefinitions.apiextensions.k8s.io":
@@ -142,7 +143,7 @@ class Writer:
         else:
             schemas.apply_schema_defaults(obj, kind.schema)
 
-    def _admit(self, kind: Kind, obj: Object, now: datetime) -> None:
+    def _admit(self, kind: Kind, obj: Object) -> None:
         """What the default admission plug-ins add to a new object."""
         match kind.collection:
             case "pods":
@@ -247,8 +248,11 @@ class Writer:
         subresource: str = "",
         dry_run: bool = False,
         from_patch: bool = False,
+        manager: str = "",
     ) -> Record:
         """Replace an object by `obj`, the caller's no longer; the record as it is then.
+
+        manager: who becomes the owner of what changes, where owners are tracked; "" leaves managedFields as they are.
 
         subresource: "" changes all but the status (where the kind has one), "status" changes the status only, "whole"
         (for the server's own use) changes everything. Nothing is written when nothing changes.
@@ -277,13 +281,17 @@ class Writer:
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
             return record
+        if manager and meta.get("managedFields"):
+            author = ownership.Manager(manager, "Update", subresource)
+            meta["managedFields"] = ownership.after_update(
+                obj, old, author, shape_of(kind), kind.api_version, timestamp(now)
+            )
         if dry_run:
             return Record(collection.kind, obj, record.version)
-        if meta.get("deletionTimestamp") and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
-            if not (kind.collection == "namespaces" and obj["spec"].get("finalizers")):
-                final = Record(collection.kind, obj, record.version)
-                self._remove(kind, record)
-                return final
+        if _is_over(kind, obj):
+            final = Record(collection.kind, obj, record.version)
+            self._remove(kind, record)
+            return final
         stored = self.store.replace(collection, record, obj)
         self._changed(kind, obj)
         return stored
@@ -488,9 +496,21 @@ def _kept_metadata(kind: Kind, new: Object, old: Object) -> Object:
         if key in old:
             kept[key] = old[key] if new.get(key) is None else new[key]
     for key, value in new.items():
-        if key not in kept and key not in _SERVER_METADATA and value not in (None, {}, []):
+        if key not in kept and key not in _SERVER_METADATA and value not in (None, {}, [], [{}]):
             kept[key] = value
+    if "managedFields" in old and "managedFields" not in new:
+        kept["managedFields"] = old["managedFields"]
     return kept
+
+
+def _is_over(kind: Kind, obj: Object) -> bool:
+    """Is an object that is being deleted held by nothing any more?"""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return False
+    if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    return not (kind.collection == "namespaces" and obj["spec"].get("finalizers"))
 
 
 def _metadata_changes(new: Object, old: Object) -> list[Fault]:
