@@ -60,7 +60,7 @@ class Role(StrEnum):
 
 
 class ClaimPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a claim. key: namespace/name. node_pool, batch, entry: where its gate stands; empty after an adoption."""
+    """A pod of a claim. key: namespace/name. node_pool, batch, entry: where its gate stands (empty: adopted)."""
 
     uid: str
     role: Role
@@ -142,7 +142,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodeClaim to give a record. disputed: another listed claim has a pod of it too; settled: its node has joined."""
+    """A NodeClaim to give a record. disputed: another listed claim has a pod of it; settled: its node has joined."""
 
     name: str
     state: State
@@ -403,10 +403,16 @@ class ClaimRecords:
 
     # Nominations and offerings ---------------------------------------------------------------------------------------
 
-    def nominate(self, batch: str, *, keep_ms: int, keep_unready_ms: int) -> tuple[Nomination, ...]:
-        """Carries out a planned batch's placements that need no claim of its own; its effect `nominate` is over."""
-        told = self._store.run("batch_nominate", batch, keep_ms, keep_unready_ms)
-        return tuple(Nomination(uid=uid, key=key, node=node, claim=claim) for uid, key, node, claim in told)
+    def nominate(
+        self, batch: str, *, keep_ms: int, keep_unready_ms: int
+    ) -> tuple[tuple[Nomination, ...], tuple[tuple[str, str, str], ...]]:
+        """Carries out a planned batch's placements that need no claim of its own; its effect `nominate` is over.
+
+        Answers whom to tell: the pods nominated, and those not placed (UID, namespace/name, JSON of their retry).
+        """
+        told, unplaced = self._store.run("batch_nominate", batch, keep_ms, keep_unready_ms)
+        nominated = tuple(Nomination(uid=uid, key=key, node=node, claim=claim) for uid, key, node, claim in told)
+        return nominated, tuple((uid, key, line) for uid, key, line in unplaced)
 
     def begin_nominations(self, node: str, claim: str, *, keep_ms: int) -> int:
         """The node is Ready and untainted: from now on its nominated pods' room is kept for keep_ms at most."""
@@ -487,7 +493,7 @@ class LeaseKeeper:
 
 
 def parse_record(name: str, fields: Mapping[str, str], pods: Mapping[str, str]) -> ClaimRecord:
-    """A record from its hash and the hash of its pods. Raises msgspec.ValidationError, KeyError when it is no record."""
+    """A record from its hash and the hash of its pods. Raises msgspec.ValidationError or KeyError if it is none."""
 
     def of(field: str, kind: type[T], default: Literal["{}", "[]"]) -> T:
         return msgspec.json.decode(fields.get(field) or default, type=kind)
