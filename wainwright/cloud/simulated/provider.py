@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -18,7 +19,7 @@ from wainwright.api.nodeclaims import NodeClaim
 from wainwright.api.nodepools import NodeClassReference, NodePool
 from wainwright.clock import Clock, SystemClock
 from wainwright.cloud.catalog import make_catalog
-from wainwright.cloud.errors import CloudUnavailable, InstanceNotFound, NodeClassNotReady
+from wainwright.cloud.errors import CloudError, CloudUnavailable, InstanceNotFound, NodeClassNotReady
 from wainwright.cloud.port import (
     CALL_TIMEOUT_SECONDS,
     CREATE_TIMEOUT_SECONDS,
@@ -37,7 +38,10 @@ NodeClassReader = Callable[[NodeClassReference], Mapping[str, object] | None]
 
 _CONNECT_TIMEOUT_SECONDS: Final = 3.0
 _CHUNK_BYTES: Final = 2**16
+_RENEWAL_SECONDS: Final = 2.0
+"""How long a solve that has a catalog may be held up by asking for a newer one."""
 _Answer = TypeVar("_Answer")
+logger = logging.getLogger(__name__)
 
 
 class SimulatedTimeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,22 +96,33 @@ class SimulatedProvider:
             return self._narrowed[zones]
 
     def _fresh_catalog(self) -> Catalog:
-        now = self._clock.monotonic_seconds()
-        if self._catalog is not None and now - self._catalog_asked_at < self._timeouts.catalog_age:
-            return self._catalog
-        headers = {"If-None-Match": f'"{self._catalog.version}"'} if self._catalog else {}
-        try:
-            status, body = self._call("GET", "/v1/catalog", headers=headers)
-        except CloudUnavailable:
-            if self._catalog is None:
-                raise
-            status, body = HTTPStatus.NOT_MODIFIED, b""
-        self._catalog_asked_at = now
-        if status != HTTPStatus.NOT_MODIFIED:
-            self._catalog = _decode(body, Catalog)
+        known = self._catalog
+        if known is None:
+            _, body = self._call("GET", "/v1/catalog")
+            catalog = _decode(body, Catalog)
+        elif self._clock.monotonic_seconds() - self._catalog_asked_at < self._timeouts.catalog_age:
+            return known
+        else:
+            catalog = self._renewed(known)
+        self._catalog_asked_at = self._clock.monotonic_seconds()
+        if catalog is not known:
+            self._catalog = catalog
             self._narrowed = {}
-        assert self._catalog is not None
-        return self._catalog
+        return catalog
+
+    def _renewed(self, known: Catalog) -> Catalog:
+        """What the service offers now; the known catalog where that is the same, or it does not say within a moment."""
+        try:
+            status, body = self._call(
+                "GET",
+                "/v1/catalog",
+                headers={"If-None-Match": f'"{known.version}"'},
+                seconds=min(_RENEWAL_SECONDS, self._timeouts.call),
+            )
+            return known if status == HTTPStatus.NOT_MODIFIED else _decode(body, Catalog)
+        except CloudError as error:
+            logger.warning("action=catalog_not_renewed version=%s error=%s", known.version, error)
+            return known
 
     def create(self, request: LaunchRequest) -> Instance:
         """See CloudProvider."""

@@ -87,6 +87,8 @@ def _labels(family: str, *, vcpus: int, memory_gib: int, gpus: int, arch: str) -
         _EC2 + "size": "large" if vcpus == 2 else "xlarge" if vcpus == 4 else f"{vcpus // 4}xlarge",
         _EC2 + "cpu": str(vcpus),
         _EC2 + "memory": str(memory_gib * 1024),
+        _EC2 + "hypervisor": "nitro",
+        _EC2 + "cpu-manufacturer": "aws" if arch == "arm64" else "intel",
     }
     if gpus:
         labels |= {
