@@ -20,6 +20,10 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _WHOLE: Final = 2.0**52
+_CHUNK: Final = 256
+"""Seconds read at once: with the smallest coefficient, 0.2, what is older weighs 1e-25 together."""
+_NEGLIGIBLE: Final = 1e-13
+"""Share of a weighted average that may be left out: a thousand times finer than maths libraries agree on."""
 
 
 def round_averages(values: Floats) -> Floats:
@@ -36,7 +40,8 @@ class BucketArrays:
     """Windows of one length and one way of averaging.
 
     rows: place of each in the shard. values: one row per second of the window, oldest first, one column per
-    autoscaler; the last row belongs to its last_s. The other arrays have one item per autoscaler.
+    autoscaler; the last row belongs to its last_s. peak: the largest of them, by size. All but values have one item
+    per autoscaler.
     """
 
     length: int
@@ -46,6 +51,7 @@ class BucketArrays:
     first_s: Ints
     last_s: Ints
     total: Floats
+    peak: Floats
     values: Floats
 
     @classmethod
@@ -63,6 +69,7 @@ class BucketArrays:
             first_s=np.array([one.first_s for one in buckets], dtype=np.int64),
             last_s=np.array([one.last_s for one in buckets], dtype=np.int64),
             total=np.array([one.total for one in buckets]),
+            peak=np.abs(by_autoscaler).max(axis=1),
             values=np.ascontiguousarray(by_autoscaler.T),
         )
 
@@ -95,16 +102,26 @@ class BucketArrays:
         return round_averages(total / np.maximum(span, 1))
 
     def _weighted(self, missing: Ints) -> Floats:
+        """Each second older weighs (1 - coefficient) less, so most columns are settled by their newest seconds: only
+        where the older ones could still matter are they read.
+        """
         coefficient = smoothing_coefficient(self.length)
         decay = np.full(self.length, 1 - coefficient)
         decay[0] = coefficient
         weights = np.multiply.accumulate(decay)[::-1]
         averages = np.zeros(len(missing))
         for lag in np.unique(missing).tolist():
-            members = missing == lag
-            kept = self.values[lag:] if members.all() else self.values[lag:, members]
-            averages[members] = (weights[lag:] @ kept) * (1 - coefficient) ** lag
-        return averages
+            members = np.flatnonzero(missing == lag)
+            upper = self.length
+            while members.size and upper > lag:
+                lower = max(lag, upper - _CHUNK)
+                every = members.size == len(missing)
+                block = self.values[lower:upper] if every else self.values[lower:upper, members]
+                averages[members] += weights[lower:upper] @ block
+                rest = self.peak[members] * (1 - coefficient) ** (self.length - lower)
+                members = members[rest > _NEGLIGIBLE * np.abs(averages[members])]
+                upper = lower
+        return averages * np.power(1 - coefficient, missing)
 
 
 def grouped(buckets: Sequence[Buckets]) -> list[BucketArrays]:

@@ -28,7 +28,7 @@ from wainwright.autoscaling.windows import Windows
 
 
 @given(data=st.data(), shard=st.integers(1, 5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_shard_decides_as_its_autoscalers_do(data: st.DataObject, shard: int) -> None:
     """Linear averaging: every field of every decision and every state is the same, to the last bit."""
     now_ms = 0
@@ -57,7 +57,7 @@ def test_a_shard_decides_as_its_autoscalers_do(data: st.DataObject, shard: int) 
 
 
 @given(windows=st.lists(windows_of(), min_size=1, max_size=6), later=st.integers(-3, 100))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_linear_averages_are_equal_to_the_last_bit(windows: list[Buckets], later: int) -> None:
     second = max((one.last_s for one in windows if one.values), default=START_S) + later
     for group in grouped(windows):
@@ -71,12 +71,31 @@ def test_linear_averages_are_equal_to_the_last_bit(windows: list[Buckets], later
 @given(
     windows=st.lists(windows_of(Aggregation.WEIGHTED_EXPONENTIAL), min_size=1, max_size=6), later=st.integers(-3, 100)
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_weighted_averages_are_equal_but_for_rounding(windows: list[Buckets], later: int) -> None:
     second = max((one.last_s for one in windows if one.values), default=START_S) + later
     for group in grouped(windows):
         for row, average in zip(group.rows.tolist(), group.averages(second).tolist(), strict=True):
             assert math.isclose(average, windows[row].average(second), rel_tol=1e-12, abs_tol=0)
+
+
+def test_long_weighted_windows_count_what_only_their_oldest_seconds_hold() -> None:
+    """One was busy 900 s ago and idle since, one is busy now, one was both, one never: all end as summed in full."""
+    length = 1000
+    busy_long_ago = Buckets(length=length, aggregation=Aggregation.WEIGHTED_EXPONENTIAL).record(START_S, 1e6)
+    both = busy_long_ago
+    for second in range(START_S + 1, START_S + 901):
+        busy_long_ago = busy_long_ago.record(second, 0.0)
+        both = both.record(second, 0.0 if second < START_S + 895 else 3.5)
+    now_only = Buckets(length=length, aggregation=Aggregation.WEIGHTED_EXPONENTIAL).record(START_S + 900, 12.0)
+    never = Buckets(length=length, aggregation=Aggregation.WEIGHTED_EXPONENTIAL)
+    (group,) = grouped([busy_long_ago, both, now_only, never])
+    for later in (0, 1, 40):
+        second = START_S + 900 + later
+        expected = [one.average(second) for one in (busy_long_ago, both, now_only, never)]
+        assert expected[0] > 0
+        for average, scalar in zip(group.averages(second).tolist(), expected, strict=True):
+            assert math.isclose(average, scalar, rel_tol=1e-12, abs_tol=0)
 
 
 @given(st.lists(st.one_of(st.floats(allow_nan=False), loads, st.integers(0, 10**9).map(lambda n: n / 2e6))))
@@ -90,7 +109,6 @@ def test_rounding_is_equal(values: list[float]) -> None:
     lengths=st.lists(st.sampled_from([0, 1, 2, 5]), min_size=1, max_size=4),
     ticks=st.lists(st.tuples(st.integers(-3, 12), st.lists(st.integers(0, 9), min_size=4, max_size=4)), max_size=25),
 )
-@settings(deadline=None)
 def test_delays_of_a_shard_hold_the_same_wishes(lengths: list[int], ticks: list[tuple[int, list[int]]]) -> None:
     windows = [DelayWindow(length=length) if length else None for length in lengths]
     arrays = DelayArrays.of(windows)
