@@ -157,15 +157,16 @@ class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(policy: ScalePolicy, wish: int, *, initialized: bool) -> int:
-    """The wish within the bounds; also an unknown one (-1) rises to a min scale."""
+    """The wish within the bounds; also an unknown one (-1) rises to a min scale.
+
+    Where the lower bound lies above the upper one, it wins for every wish, so more load never means fewer pods.
+    """
     low = policy.min_scale
     if not initialized and policy.initial_scale > 1 and policy.reachable:
         low = max(low, policy.initial_scale)
-    if wish < low:
-        return low
     if 0 < policy.max_scale < wish:
-        return policy.max_scale
-    return wish
+        wish = policy.max_scale
+    return max(wish, low)
 
 
 def scale_step(policy: ScalePolicy, target: TargetState, wish: int, now: datetime) -> ScaleDecision:
