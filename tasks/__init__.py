@@ -1,1 +1,1 @@
-"""Thin Celery tasks: parse, read a snapshot, decide, apply, report. An `if` about the domain belongs in `wainwright`."""
+"""Thin Celery tasks: parse, read a snapshot, decide, apply, report. An `if` about the domain belongs elsewhere."""

@@ -16,7 +16,7 @@ QUIET_SECONDS = 30.0
 
 
 class CeleryHints:
-    """`wainwright.provisioning.ports.Hints` over Celery. A hint that cannot be sent is dropped: the sweep hints again."""
+    """`wainwright.provisioning.ports.Hints` over Celery. One that cannot be sent is dropped: the sweep hints again."""
 
     def __init__(self, app: Celery, clock: Clock) -> None:
         self._app = app
