@@ -14,8 +14,9 @@ $(READY): requirements.lock pyproject.toml
 	@echo "setting up $(VENV) (about a minute the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --require-hashes --compile-bytecode -r requirements.lock
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
+	@$(BIN)/python -m compileall -q wainwright workers tasks config || true
 	@touch $(READY)
 
 setup: $(READY)  ## Create the virtual environment with the locked dependencies

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from celery import Celery
 
@@ -29,9 +30,11 @@ from wainwright.provisioning.joining import Joiner
 from wainwright.provisioning.launching import Launcher
 from wainwright.provisioning.nominations import Nominator
 from wainwright.provisioning.policy import LaunchPolicy
-from wainwright.provisioning.solving import SolvePass, SolvePolicy
 from wainwright.provisioning.termination import Terminator
 from wainwright.provisioning.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from wainwright.provisioning.solving import SolvePass
 
 BINDERS = 8
 """Threads that bind and evict pods, shared by all claims a process works on."""
@@ -95,6 +98,8 @@ class Context:
 
     @cached_property
     def solver(self) -> SolvePass:
+        from wainwright.provisioning.solving import SolvePass, SolvePolicy  # 30 MB that only solve workers need
+
         solve = self.settings.solve
         policy = SolvePolicy(
             max_pods=solve.max_pods,

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
 
     if arguments.exit_with_parent:
         end_with_parent()
-    app = make_app(settings, tasks=False)
+    app = make_app(settings)
     show_life(make_store(settings), "beat")
     with tempfile.TemporaryDirectory(prefix="wainwright-beat-") as folder:
         # Nothing is kept between runs: slots are guarded in Redis, and a schedule file shared by two beats breaks both.

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from celery import Celery
 
 from config.celery import celery_config
 from config.settings import Settings
 
-TASK_MODULES = ("tasks.batching", "tasks.solving", "tasks.launching", "tasks.upkeep")
+TASK_MODULES = {
+    "window": "tasks.batching",
+    "solve": "tasks.solving",
+    "launch": "tasks.launching",
+    "collect": "tasks.upkeep",
+    "tick": "tasks.upkeep",
+}
+"""Which module holds a queue's tasks; a worker loads only what it serves."""
 
 
-def make_app(settings: Settings, *, tasks: bool = True) -> Celery:
-    """The application for these settings. tasks: load the task modules (workers do, senders need not)."""
+def make_app(settings: Settings, *, queues: Sequence[str] = ()) -> Celery:
+    """The application for these settings, with the tasks of these queues; who only sends needs none."""
     app = Celery("wainwright", set_as_current=True)
     app.conf.update(celery_config(settings))
-    if tasks:
-        app.conf.imports = TASK_MODULES
+    app.conf.imports = tuple(sorted({TASK_MODULES[queue] for queue in queues}))
     app.set_default()
     return app

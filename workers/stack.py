@@ -163,7 +163,7 @@ class Stack:
             return False
 
     def _view_is_complete(self) -> bool:
-        return self.store.read(lambda redis: redis.hget(self.store.keys.view_meta, "complete")) == "1"
+        return bool(self.store.read(lambda redis: redis.hget(self.store.keys.view_meta, "complete")) == "1")
 
     def _until(self, what: str, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS

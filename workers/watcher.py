@@ -68,7 +68,7 @@ def run(settings: Settings, kube: KubeClient, stopping: threading.Event) -> None
     store = make_store(settings)
     holder = show_life(store, "watcher")
     clock = SystemClock()
-    hints = CeleryHints(make_app(settings, tasks=False), clock)
+    hints = CeleryHints(make_app(settings), clock)
     recorder = EventRecorder(kube, clock=clock)
     intake_chores, pool_chores = Chores(clock=clock), Chores(clock=clock)
     provisioner = Provisioner(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import sys
+from typing import NoReturn
 
 from celery import signals
 
@@ -18,7 +18,7 @@ SOLVE_PROCESSES = 1
 """One solve runs at a time for the whole cluster; more solve workers are standby on other hosts."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> NoReturn:
     """Run until SIGTERM (running tasks are finished) or SIGQUIT."""
     parser = argparse.ArgumentParser(prog="python -m workers.worker", description=__doc__)
     parser.add_argument(
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("solve needs a worker of its own: it is CPU-bound and runs in processes, the others in threads")
     settings = settings_or_exit()
     set_up_logging(settings)
-    app = make_app(settings)
+    app = make_app(settings, queues=arguments.roles)
     context.use(settings, app)
     if arguments.exit_with_parent:
         end_with_parent()
@@ -67,8 +67,7 @@ def main(argv: list[str] | None = None) -> int:
             f"--loglevel={settings.log.level}",
         ]
     )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
