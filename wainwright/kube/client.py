@@ -453,7 +453,7 @@ class KubeClient:
         deadline = self._clock.monotonic_seconds() + limit
         chunks: builtins.list[bytes] = []
         try:
-            for chunk in response.stream(1 << 18):
+            while chunk := response.read1(1 << 18):
                 chunks.append(chunk)
                 if self._clock.monotonic_seconds() > deadline:
                     _give_up(response, f"{what}: the answer did not end in time")
@@ -521,7 +521,7 @@ def _give_up(response: urllib3.BaseHTTPResponse, message: str) -> NoReturn:
 def _lines(response: urllib3.BaseHTTPResponse, what: str) -> Iterator[bytes]:
     rest = b""
     try:
-        for chunk in response.stream(1 << 16):
+        while chunk := response.read1(1 << 16):
             rest += chunk
             if b"\n" not in chunk:
                 continue
@@ -532,7 +532,7 @@ def _lines(response: urllib3.BaseHTTPResponse, what: str) -> Iterator[bytes]:
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise KubeUnavailable(f"{what}: {error}") from error
     if rest.strip():
-        raise KubeUnavailable(f"{what}: it ended in the middle of an event")
+        yield rest
 
 
 def _event(resource: Resource, decoder: msgspec.json.Decoder[T], line: bytes, what: str) -> WatchEvent[T]:
