@@ -71,7 +71,7 @@ def node(api, unique):
 
 @pytest.fixture
 def define(api, unique):
-    """define(**options of a_definition): creates a definition in a group of its own, and gives the path of its group."""
+    """define(**options of a_definition): creates a definition in a group of its own, gives the path of its group."""
     group = f"{unique}.example.com"
     created = []
 

@@ -3,9 +3,10 @@
     go mod download -json k8s.io/api@v0.36.5   (and k8s.io/apimachinery, same version): each prints a directory
     python tests/contract/kube_api/generate_types.py API_DIRECTORY APIMACHINERY_DIRECTORY
 
-One entry per struct, one list per field: JSON name, protobuf number, type, flags. Types: string int float bool bytes time
-microtime quantity intstr raw, `[]T`, `{}T` (map from text), or the name of a struct. Flags: `p` pointer (a zero is
-kept), `i` inline, `m=KEYS` list merged by these keys, `s` set, `k=KEYS` list map by these keys (server-side apply), `a` atomic.
+One entry per struct, one list per field: JSON name, protobuf number, type, flags. Types: string int float bool bytes
+time microtime quantity intstr raw, `[]T`, `{}T` (map from text), or the name of a struct. Flags: `p` pointer (a zero
+is kept), `i` inline, `m=KEY` list merged by this key, `m` by value, `r` retains keys (strategic merge); `k=KEYS` list
+map by these keys, `s` set, `a` atomic (all server-side apply).
 """
 
 from __future__ import annotations
@@ -35,17 +36,57 @@ PACKAGES = {
     "authorization": "authorization/v1",
     "authentication": "authentication/v1",
 }
-ROOTS = """
-core.ConfigMap core.Endpoints core.Event core.LimitRange core.Namespace core.Node core.PersistentVolumeClaim
-core.PersistentVolume core.Pod core.PodTemplate core.ReplicationController core.ResourceQuota core.Secret
-core.ServiceAccount core.Service core.Binding apps.DaemonSet apps.Deployment apps.ReplicaSet apps.StatefulSet
-apps.ControllerRevision autoscaling.HorizontalPodAutoscaler scale.Scale batch.Job batch.CronJob policy.PodDisruptionBudget
-policy.Eviction coordination.Lease discovery.EndpointSlice events.Event scheduling.PriorityClass storage.StorageClass
-storage.CSINode storage.CSIDriver storage.CSIStorageCapacity storage.VolumeAttachment networking.NetworkPolicy
-networking.Ingress node.RuntimeClass rbac.ClusterRole rbac.ClusterRoleBinding rbac.Role rbac.RoleBinding
-authorization.SelfSubjectAccessReview authorization.SelfSubjectRulesReview authorization.SubjectAccessReview
-authorization.LocalSubjectAccessReview authentication.SelfSubjectReview meta.DeleteOptions
-""".split()
+ROOTS = [
+    "core.ConfigMap",
+    "core.Endpoints",
+    "core.Event",
+    "core.LimitRange",
+    "core.Namespace",
+    "core.Node",
+    "core.PersistentVolumeClaim",
+    "core.PersistentVolume",
+    "core.Pod",
+    "core.PodTemplate",
+    "core.ReplicationController",
+    "core.ResourceQuota",
+    "core.Secret",
+    "core.ServiceAccount",
+    "core.Service",
+    "core.Binding",
+    "apps.DaemonSet",
+    "apps.Deployment",
+    "apps.ReplicaSet",
+    "apps.StatefulSet",
+    "apps.ControllerRevision",
+    "autoscaling.HorizontalPodAutoscaler",
+    "scale.Scale",
+    "batch.Job",
+    "batch.CronJob",
+    "policy.PodDisruptionBudget",
+    "policy.Eviction",
+    "coordination.Lease",
+    "discovery.EndpointSlice",
+    "events.Event",
+    "scheduling.PriorityClass",
+    "storage.StorageClass",
+    "storage.CSINode",
+    "storage.CSIDriver",
+    "storage.CSIStorageCapacity",
+    "storage.VolumeAttachment",
+    "networking.NetworkPolicy",
+    "networking.Ingress",
+    "node.RuntimeClass",
+    "rbac.ClusterRole",
+    "rbac.ClusterRoleBinding",
+    "rbac.Role",
+    "rbac.RoleBinding",
+    "authorization.SelfSubjectAccessReview",
+    "authorization.SelfSubjectRulesReview",
+    "authorization.SubjectAccessReview",
+    "authorization.LocalSubjectAccessReview",
+    "authentication.SelfSubjectReview",
+    "meta.DeleteOptions",
+]
 SCALARS = {
     "string": "string",
     "bool": "bool",
@@ -74,12 +115,12 @@ def structs(package: str, text: str) -> tuple[dict[str, list[tuple[str, str, lis
     """Fields (Go type, tag, markers) by struct, and plain named types."""
     found: dict[str, list[tuple[str, str, list[str]]]] = {}
     named: dict[str, str] = {}
-    for match in re.finditer(r"^type (\w+) ([^\n{]+)$", text, re.M):
+    for match in re.finditer(r"^type (\w+) ([^\n{]+)$", text, re.MULTILINE):
         named[f"{package}.{match[1]}"] = match[2].split("//")[0].strip().lstrip("= ")
-    for match in re.finditer(r"^type (\w+) struct \{\n(.*?)^\}", text, re.M | re.S):
+    for match in re.finditer(r"^type (\w+) struct \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
         fields, markers = [], []
-        for line in match[2].splitlines():
-            line = line.strip()
+        for text in match[2].splitlines():
+            line = text.strip()
             if line.startswith("//"):
                 if line.startswith("// +"):
                     markers.append(line[4:])
@@ -171,7 +212,9 @@ def main() -> None:
         types.read(package, api / directory / "types.go")
     for root in ROOTS:
         types.add(root)
-    lines = (f"{json.dumps(name)}:{json.dumps(fields, separators=(',', ':'))}" for name, fields in sorted(types.done.items()))
+    lines = (
+        f"{json.dumps(name)}:{json.dumps(fields, separators=(',', ':'))}" for name, fields in sorted(types.done.items())
+    )
     OUTPUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -419,10 +419,9 @@ class ApiServer:
                 if not pod.fields["spec.nodeName"]:
                     return Response(204, b"", "text/plain")
                 raise ApiError(500, "InternalError", "the embedded cluster runs no containers and keeps no logs")
-            case (("status" | "scale" | "finalize" | "binding" | "eviction" | "log"), _):
-                raise method_not_allowed()
-            case _:
-                raise unknown_path()
+            case subresource, _:
+                known = {name for name, *_ in discovery.subresources(kind)}
+                raise method_not_allowed() if subresource in known else unknown_path()
 
     def _scale(self, target: Target, request: Request, now: datetime) -> Response:
         record = self.writer.record(target.kind, target.namespace, target.name)

@@ -229,7 +229,6 @@ def _job(obj: Object) -> None:
         if isinstance(metadata, dict):
             metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         _default(spec, selector={"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
-    obj.setdefault("status", {})
 
 
 def _cron_job(obj: Object) -> None:
@@ -239,7 +238,6 @@ def _cron_job(obj: Object) -> None:
     if isinstance(template, dict):
         template.setdefault("metadata", {})
         job_spec(template.setdefault("spec", {}))
-    obj.setdefault("status", {})
 
 
 def _service(obj: Object) -> None:
@@ -311,7 +309,6 @@ def _priority_class(obj: Object) -> None:
 
 def _autoscaler(obj: Object) -> None:
     _default(obj["spec"], minReplicas=1)
-    obj.setdefault("status", {})
 
 
 def _endpoint_slice(obj: Object) -> None:
@@ -363,6 +360,8 @@ _WITH_SPEC = frozenset(_BY_KIND) - {
 def apply_defaults(kind: Kind, obj: Object) -> None:
     """Fill in, in place, what the type of a built-in kind says when the client leaves it out. Metadata is complete."""
     fill = _BY_KIND.get(kind.collection)
+    if kind.status:
+        _default(obj, status={})
     if fill is None:
         return
     if kind.collection in _WITH_SPEC and not isinstance(obj.get("spec"), dict):

@@ -25,8 +25,6 @@ _POD_VERBS: dict[str, tuple[str, list[str], str, str]] = {
     "binding": ("Binding", ["create"], "", ""),
     "eviction": ("Eviction", ["create"], "policy", "v1"),
     "log": ("Pod", ["get"], "", ""),
-    "ephemeralcontainers": ("Pod", ["get", "patch", "update"], "", ""),
-    "resize": ("Pod", ["get", "patch", "update"], "", ""),
 }
 
 

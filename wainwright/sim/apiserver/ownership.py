@@ -191,7 +191,7 @@ def apply(
     merged: Object = merge(base, config, shape)
     dropped = (own.paths if own else set()) - set(wanted)
     kept = set(wanted).union(*(claim.paths for claim in others))
-    for path in sorted(dropped, key=len, reverse=True):
+    for path in sorted(dropped, key=len):  # an item before its fields, whose keys name it
         if not any(other[: len(path)] == path for other in kept):
             merged = _without(merged, path, shape)
     same = own is not None and own.paths == set(wanted) and not changed

@@ -24,8 +24,8 @@ class Field:
     """One field of a struct.
 
     type: one of the words in types.json, `[]T`, `{}T`, or a struct's name.
-    pointer: a zero differs from nothing. merge_key: how strategic merge tells the items of a list apart ("" for a set of
-    values), None when it replaces the list. list_keys, is_set, atomic: the same for server-side apply.
+    pointer: a zero differs from nothing. merge_key: how strategic merge tells the items of a list apart ("" for a set
+    of values), None when it replaces the list. list_keys, is_set, atomic: the same for server-side apply.
     """
 
     name: str
