@@ -5,36 +5,30 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from celery import Celery
 
 from config.settings import Settings
 from tasks.adapters import make_cloud, make_kube
 from tasks.hints import CeleryHints
-from wainwright.batching.claims import ClaimRecords, LeaseKeeper
+from wainwright.batching.claims import ClaimRecords
 from wainwright.batching.store import Store
 from wainwright.batching.windows import WindowPolicy
 from wainwright.clock import Clock, SystemClock
 from wainwright.cloud.port import CloudProvider
 from wainwright.kube.client import KubeClient
 from wainwright.kube.events import EventRecorder
-from wainwright.provisioning.binding import Binder
-from wainwright.provisioning.buying import Buyer
-from wainwright.provisioning.failing import FailingClaims
-from wainwright.provisioning.garbage import GarbageCollector
-from wainwright.provisioning.joining import Joiner
-from wainwright.provisioning.launching import Launcher
-from wainwright.provisioning.nominations import Nominator
+from wainwright.provisioning.assembly import Provisioning, assemble
 from wainwright.provisioning.policy import LaunchPolicy
-from wainwright.provisioning.termination import Terminator
-from wainwright.provisioning.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from wainwright.provisioning.solving import SolvePass
+
+T = TypeVar("T")
 
 BINDERS = 8
 """Threads that bind and evict pods, shared by all claims a process works on."""
@@ -67,6 +61,24 @@ def launch_policy(settings: Settings) -> LaunchPolicy:
     )
 
 
+class made_once(Generic[T]):  # noqa: N801 - used like functools.cached_property
+    """A cached property that a pool's threads may ask for at once (Python 3.12 took cached_property's lock away)."""
+
+    _making = threading.RLock()
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> T:
+        with self._making:
+            made: T = instance.__dict__.get(self._name) or instance.__dict__.setdefault(
+                self._name, self._make(instance)
+            )
+        return made
+
+
 class Context:
     """The adapters and services of one process."""
 
@@ -76,27 +88,27 @@ class Context:
         self.clock: Clock = SystemClock()
         self.worker = f"{socket.gethostname()}:{os.getpid()}"
 
-    @cached_property
+    @made_once
     def store(self) -> Store:
         return make_store(self.settings)
 
-    @cached_property
+    @made_once
     def hints(self) -> CeleryHints:
         return CeleryHints(self.app, self.clock)
 
-    @cached_property
+    @made_once
     def kube(self) -> KubeClient:
         return make_kube(self.settings)
 
-    @cached_property
+    @made_once
     def cloud(self) -> CloudProvider:
         return make_cloud(self.settings, self.kube)
 
-    @cached_property
+    @made_once
     def events(self) -> EventRecorder:
         return EventRecorder(self.kube, clock=self.clock)
 
-    @cached_property
+    @made_once
     def solver(self) -> SolvePass:
         from wainwright.provisioning.solving import SolvePass, SolvePolicy  # 30 MB that only solve workers need
 
@@ -111,54 +123,20 @@ class Context:
         )
         return SolvePass(self.store, self.cloud, self.hints, policy, self.clock)
 
-    @cached_property
-    def policy(self) -> LaunchPolicy:
-        return launch_policy(self.settings)
-
-    @cached_property
-    def claims(self) -> ClaimRecords:
-        return ClaimRecords(self.store, worker=self.worker)
-
-    @cached_property
-    def pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(BINDERS, thread_name_prefix="bind")
-
-    @cached_property
-    def terminator(self) -> Terminator:
-        return Terminator(self.kube, self.cloud, self.pool, self.events, self.clock, self.policy)
-
-    @cached_property
-    def launcher(self) -> Launcher:
-        cluster = self.settings.cloud.cluster
-        buyer = Buyer(self.claims, self.kube, self.cloud, self.events, self.clock, self.policy, cluster)
-        binder = Binder(self.kube, self.pool, self.clock)
-        joiner = Joiner(self.claims, self.store, self.kube, self.cloud, binder, self.events, self.clock, self.policy)
-        failing = FailingClaims(self.claims, self.kube, self.cloud, self.terminator, self.policy)
-        keeper = LeaseKeeper(self.claims, self.clock)
-        return Launcher(self.claims, buyer, joiner, failing, self.events, keeper, self.policy)
-
-    @cached_property
-    def nominator(self) -> Nominator:
-        return Nominator(self.claims, self.events, self.policy)
-
-    @cached_property
-    def upkeep(self) -> Upkeep:
-        return Upkeep(
+    @made_once
+    def provisioning(self) -> Provisioning:
+        return assemble(
             self.store,
-            self.claims,
             self.kube,
-            self.nominator,
-            self.hints,
+            self.cloud,
             self.events,
-            self.pool,
+            self.hints,
+            ThreadPoolExecutor(BINDERS, thread_name_prefix="bind"),
             self.clock,
-            self.policy,
+            policy=launch_policy(self.settings),
+            cluster=self.settings.cloud.cluster,
+            records=ClaimRecords(self.store, worker=self.worker),
         )
-
-    @cached_property
-    def garbage(self) -> GarbageCollector:
-        cluster = self.settings.cloud.cluster
-        return GarbageCollector(self.kube, self.cloud, self.terminator, self.events, self.clock, cluster)
 
 
 class _Process:

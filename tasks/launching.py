@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def launch(claim: str) -> None:
     """Brings a claim as far as it goes now. A no-op while another worker has it."""
     try:
-        outcome = context().launcher.launch(claim)
+        outcome = context().provisioning.launcher.launch(claim)
     except StoreUnavailable as error:
         logger.warning("action=launch_put_off claim=%s why=%r", claim, str(error))
         return
@@ -26,8 +26,7 @@ def launch(claim: str) -> None:
 @shared_task(name="wainwright.nominate", ignore_result=True)
 def nominate(batch: str) -> None:
     """Tells of a batch's pods that need no claim of their own: where they will go, or why they were not placed."""
-    shared = context()
     try:
-        shared.nominator.nominate(batch)
+        context().provisioning.nominator.nominate(batch)
     except StoreUnavailable as error:
         logger.warning("action=nominate_put_off batch=%s why=%r", batch, str(error))

@@ -55,7 +55,7 @@ def periodic(name: str) -> Callable[[Callable[[Context], str]], Task[[], Any]]:
 @periodic("sweep")
 def sweep(shared: Context) -> str:
     """Hints whatever is due and nobody has held for a second."""
-    return shared.upkeep.sweep(shared.settings.batching.shards)
+    return shared.provisioning.upkeep.sweep(shared.settings.batching.shards)
 
 
 @periodic("retries")
@@ -70,7 +70,7 @@ def retries(shared: Context) -> str:
 @periodic("lifecycle")
 def lifecycle(shared: Context) -> str:
     """Moves claims along that nobody holds: registered, ready, being deleted, gone."""
-    return shared.upkeep.lifecycle()
+    return shared.provisioning.upkeep.lifecycle()
 
 
 @periodic("pools")
@@ -83,4 +83,4 @@ def pools(shared: Context) -> str:
 @periodic("garbage")
 def garbage(shared: Context) -> str:
     """Compares the cloud's instances with the claims."""
-    return shared.garbage.collect()
+    return shared.provisioning.garbage.collect()

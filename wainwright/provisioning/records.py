@@ -65,7 +65,7 @@ def claim_name(claim: PlannedClaim, plan_id: str, number: int) -> str:
 
 def back_off_ms(attempts: int) -> int:
     """How long a pod that was tried `attempts` times waits: 5 s, doubling, 60 s at most."""
-    return min(60_000, 5_000 * 2 ** min(max(attempts - 1, 0), 10))
+    return min(60_000, 5_000 << min(max(attempts - 1, 0), 10))
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
