@@ -9,23 +9,25 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from wainwright.autoscaling.buckets import Aggregation
-from wainwright.autoscaling.config import (
-    HPA_CLASS,
-    KPA_CLASS,
-    TARGET_MIN,
-    WINDOW_MAX_NS,
-    AutoscalerConfig,
-    burst_capacity_problem,
-    whole_seconds,
-    window_bounds,
-)
+from wainwright.autoscaling.config import HPA_CLASS, KPA_CLASS, AutoscalerConfig
 from wainwright.autoscaling.faults import Fault
-from wainwright.autoscaling.literals import LiteralError, duration, parse_duration_ns, parse_float, parse_int32
+from wainwright.autoscaling.literals import LiteralError, parse_float, parse_int32
+from wainwright.autoscaling.parsers import (
+    TARGET_MIN,
+    SettingsReader,
+    at_least,
+    between,
+    burst_capacity,
+    duration_up_to_an_hour,
+    positive_seconds,
+    seconds_up_to_an_hour,
+    window,
+)
 
 DOMAIN: Final = "autoscaling.knative.dev/"
 PROGRESS_DEADLINE_ANNOTATION: Final = "serving.knative.dev/progress-deadline"
@@ -68,8 +70,6 @@ _AGGREGATIONS: Final = {
     "weightedExponential": Aggregation.WEIGHTED_EXPONENTIAL,
 }
 
-_T = TypeVar("_T")
-
 
 class Metric(enum.StrEnum):
     """What load counts: requests in flight, or requests per second."""
@@ -99,59 +99,6 @@ class ScalingAnnotations(msgspec.Struct, frozen=True, kw_only=True):
     progress_deadline: timedelta | None = None
 
 
-class _Reader:
-    def __init__(self, annotations: Mapping[str, str]) -> None:
-        self.annotations = annotations
-        self.faults: list[Fault] = []
-
-    def text(self, name: str) -> tuple[str, str | None]:
-        """Key as the user wrote it, and its text, None when absent."""
-        key = DOMAIN + name
-        alias = ALIASES.get(name)
-        if key not in self.annotations and alias is not None and DOMAIN + alias in self.annotations:
-            key = DOMAIN + alias
-        return key, self.annotations.get(key)
-
-    def refuse(self, name: str, problem: str) -> None:
-        key, text = self.text(name)
-        self.faults.append(Fault(key, text or "", problem))
-
-    def value(self, name: str, parse: Callable[[str], _T], holds: Callable[[_T], str | None]) -> _T | None:
-        """The parsed value; None when it is absent or a fault was noted (holds: what is wrong with it)."""
-        _, text = self.text(name)
-        if text is None:
-            return None
-        try:
-            parsed = parse(text)
-        except LiteralError as error:
-            self.refuse(name, str(error))
-            return None
-        if (problem := holds(parsed)) is not None:
-            self.refuse(name, problem)
-            return None
-        return parsed
-
-    def duration(self, name: str, holds: Callable[[int], str | None]) -> timedelta | None:
-        nanoseconds = self.value(name, parse_duration_ns, holds)
-        return None if nanoseconds is None else duration(nanoseconds)
-
-
-def _between(low: float, high: float) -> Callable[[float], str | None]:
-    return lambda value: None if low <= value <= high else f"must be in [{low:g}, {high:g}]"
-
-
-def _at_least(low: float) -> Callable[[float], str | None]:
-    return lambda value: None if value >= low else f"must be at least {low:g}"
-
-
-def _up_to_an_hour(nanoseconds: int) -> str | None:
-    return None if 0 <= nanoseconds <= WINDOW_MAX_NS else "must be in [0s, 1h]"
-
-
-def _delay(nanoseconds: int) -> str | None:
-    return _up_to_an_hour(nanoseconds) or whole_seconds(nanoseconds)
-
-
 def parse_annotations(
     annotations: Mapping[str, str], config: AutoscalerConfig
 ) -> tuple[ScalingAnnotations, tuple[Fault, ...]]:
@@ -160,60 +107,58 @@ def parse_annotations(
     A value at fault by itself, or one the cluster forbids, is left out. Where two valid values contradict each other
     (max-scale below min-scale), both stay, with a fault: the bounds say which one wins.
     """
-    reader = _Reader(annotations)
+    reader = SettingsReader(annotations, prefix=DOMAIN, aliases=ALIASES)
     read = reader.value
-    _, named = reader.text(CLASS)
+    named = reader.text(CLASS)[1]
     autoscaler_class = KPA_CLASS if named is None else named
     if autoscaler_class.endswith("knative.dev") and autoscaler_class not in (KPA_CLASS, HPA_CLASS):
         reader.refuse(CLASS, f"must be {KPA_CLASS}, {HPA_CLASS} or a class outside knative.dev")
+    deadline = SettingsReader(annotations)
     parsed = ScalingAnnotations(
         autoscaler_class=named,
         metric=_metric(reader, autoscaler_class),
-        min_scale=read(MIN_SCALE, parse_int32, _at_least(0)),
-        max_scale=read(MAX_SCALE, parse_int32, _max_scale(config)),
-        initial_scale=read(INITIAL_SCALE, parse_int32, _initial_scale(config)),
-        activation_scale=read(ACTIVATION_SCALE, parse_int32, _at_least(ACTIVATION_SCALE_MIN)),
-        target=read(TARGET, parse_float, _at_least(TARGET_MIN)),
-        target_utilization_percentage=read(TARGET_UTILIZATION, parse_float, _between(1, 100)),
-        target_burst_capacity=read(TARGET_BURST_CAPACITY, parse_float, burst_capacity_problem),
-        window=reader.duration(WINDOW, window_bounds),
-        panic_window_percentage=read(PANIC_WINDOW, parse_float, _between(1, 100)),
-        panic_threshold_percentage=read(PANIC_THRESHOLD, parse_float, _between(110, 1000)),
+        min_scale=read(MIN_SCALE, at_least(parse_int32, 0)),
+        max_scale=read(MAX_SCALE, _max_scale(config)),
+        initial_scale=read(INITIAL_SCALE, _initial_scale(config)),
+        activation_scale=read(ACTIVATION_SCALE, at_least(parse_int32, ACTIVATION_SCALE_MIN)),
+        target=read(TARGET, at_least(parse_float, TARGET_MIN)),
+        target_utilization_percentage=read(TARGET_UTILIZATION, between(parse_float, 1, 100)),
+        target_burst_capacity=read(TARGET_BURST_CAPACITY, burst_capacity),
+        window=read(WINDOW, window),
+        panic_window_percentage=read(PANIC_WINDOW, between(parse_float, 1, 100)),
+        panic_threshold_percentage=read(PANIC_THRESHOLD, between(parse_float, 110, 1000)),
         aggregation=_aggregation(reader, named),
-        scale_down_delay=reader.duration(SCALE_DOWN_DELAY, _delay),
-        scale_to_zero_pod_retention_period=reader.duration(POD_RETENTION, _up_to_an_hour),
-        progress_deadline=_progress_deadline(reader),
+        scale_down_delay=read(SCALE_DOWN_DELAY, seconds_up_to_an_hour),
+        scale_to_zero_pod_retention_period=read(POD_RETENTION, duration_up_to_an_hour),
+        progress_deadline=deadline.value(PROGRESS_DEADLINE_ANNOTATION, positive_seconds),
     )
     _check_together(reader, parsed)
-    return parsed, tuple(reader.faults)
+    return parsed, (*reader.faults, *deadline.faults)
 
 
-def _max_scale(config: AutoscalerConfig) -> Callable[[int], str | None]:
-    def holds(value: int) -> str | None:
-        limit = config.max_scale_limit
-        if value < 0:
-            return "must be at least 0"
+def _max_scale(config: AutoscalerConfig) -> Callable[[str], int]:
+    def parsed(text: str) -> int:
+        value, limit = at_least(parse_int32, 0)(text), config.max_scale_limit
         if limit and value == 0:
-            return f"0 means unlimited, and the cluster allows at most {limit}"
+            raise LiteralError(f"0 means unlimited, and the cluster allows at most {limit}")
         if limit and value > limit:
-            return f"must be in [1, {limit}], the cluster's max-scale-limit"
-        return None
+            raise LiteralError(f"must be in [1, {limit}], the cluster's max-scale-limit")
+        return value
 
-    return holds
+    return parsed
 
 
-def _initial_scale(config: AutoscalerConfig) -> Callable[[int], str | None]:
-    def holds(value: int) -> str | None:
-        if value < 0:
-            return "must be at least 0"
+def _initial_scale(config: AutoscalerConfig) -> Callable[[str], int]:
+    def parsed(text: str) -> int:
+        value = at_least(parse_int32, 0)(text)
         if value == 0 and not config.allow_zero_initial_scale:
-            return "0 is not allowed by the cluster"
-        return None
+            raise LiteralError("0 is not allowed by the cluster")
+        return value
 
-    return holds
+    return parsed
 
 
-def _metric(reader: _Reader, autoscaler_class: str) -> Metric | None:
+def _metric(reader: SettingsReader, autoscaler_class: str) -> Metric | None:
     """The metric of our class. Other classes have metrics of their own, which are not ours to judge."""
     _, text = reader.text(METRIC)
     if text is None:
@@ -228,7 +173,7 @@ def _metric(reader: _Reader, autoscaler_class: str) -> Metric | None:
     return None
 
 
-def _aggregation(reader: _Reader, named_class: str | None) -> Aggregation | None:
+def _aggregation(reader: SettingsReader, named_class: str | None) -> Aggregation | None:
     """As upstream, an unknown algorithm is a fault only where the class is named and ours; it reads as linear."""
     _, text = reader.text(AGGREGATION)
     if not text:
@@ -238,22 +183,7 @@ def _aggregation(reader: _Reader, named_class: str | None) -> Aggregation | None
     return _AGGREGATIONS.get(text)
 
 
-def _progress_deadline(reader: _Reader) -> timedelta | None:
-    text = reader.annotations.get(PROGRESS_DEADLINE_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        nanoseconds = parse_duration_ns(text)
-    except LiteralError as error:
-        reader.faults.append(Fault(PROGRESS_DEADLINE_ANNOTATION, text, str(error)))
-        return None
-    if nanoseconds <= 0 or whole_seconds(nanoseconds):
-        reader.faults.append(Fault(PROGRESS_DEADLINE_ANNOTATION, text, "must be whole seconds above 0"))
-        return None
-    return duration(nanoseconds)
-
-
-def _check_together(reader: _Reader, parsed: ScalingAnnotations) -> None:
+def _check_together(reader: SettingsReader, parsed: ScalingAnnotations) -> None:
     low, high, activation = parsed.min_scale or 0, parsed.max_scale or 0, parsed.activation_scale
     if 0 < high < low:
         reader.refuse(MAX_SCALE, f"is less than {DOMAIN}{MIN_SCALE} ({low})")

@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from wainwright.autoscaling.config import UNLIMITED
 from wainwright.autoscaling.decider import ENDLESS_PODS, DeciderState, Decision, Limit, Verdict
 from wainwright.autoscaling.delay_arrays import DelayArrays
 from wainwright.autoscaling.instants import unix_ms, unix_second
 from wainwright.autoscaling.literals import MAX_INT32, MIN_INT32
+from wainwright.autoscaling.parsers import UNLIMITED
 from wainwright.autoscaling.spec import DeciderSpec
 from wainwright.autoscaling.window_arrays import Bools, Floats, Ints, WindowArrays
 from wainwright.autoscaling.windows import Windows

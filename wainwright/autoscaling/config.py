@@ -8,55 +8,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from wainwright.autoscaling.faults import Fault, InvalidSettings
-from wainwright.autoscaling.literals import (
-    SECOND_NS,
-    LiteralError,
-    duration,
-    parse_bool,
-    parse_duration_ns,
-    parse_float,
-    parse_int32,
+from wainwright.autoscaling.literals import parse_bool, parse_float, parse_int32
+from wainwright.autoscaling.parsers import (
+    TARGET_MIN,
+    SettingsReader,
+    above,
+    at_least,
+    between,
+    burst_capacity,
+    duration_from_zero,
+    fraction,
+    positive_duration,
+    seconds_from_zero,
+    window,
 )
 
 KPA_CLASS: Final = "kpa.autoscaling.knative.dev"
 HPA_CLASS: Final = "hpa.autoscaling.knative.dev"
-TARGET_MIN: Final = 0.01
-"""Smallest target per pod: below it, the count of pods would only follow noise."""
-WINDOW_MIN_NS: Final = 6 * SECOND_NS
-WINDOW_MAX_NS: Final = 3600 * SECOND_NS
-UNLIMITED: Final = -1.0
-"""Target burst capacity: endless."""
-
-CONFIG_KEYS: Final = (
-    "pod-autoscaler-class",
-    "enable-scale-to-zero",
-    "allow-zero-initial-scale",
-    "initial-scale",
-    "min-scale",
-    "max-scale",
-    "max-scale-limit",
-    "container-concurrency-target-percentage",
-    "container-concurrency-target-default",
-    "requests-per-second-target-default",
-    "target-burst-capacity",
-    "activator-capacity",
-    "stable-window",
-    "panic-window-percentage",
-    "panic-threshold-percentage",
-    "max-scale-up-rate",
-    "max-scale-down-rate",
-    "scale-down-delay",
-    "scale-to-zero-grace-period",
-    "scale-to-zero-pod-retention-period",
-)
-"""Every key that is read; docs and tests are held against it."""
-
-_T = TypeVar("_T")
 
 
 class AutoscalerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,71 +67,36 @@ class AutoscalerConfig(msgspec.Struct, frozen=True, kw_only=True):
     scale_to_zero_pod_retention_period: timedelta = timedelta()
 
 
-class _Reader:
-    """Reads one map, and notes each fault instead of stopping at it."""
+_PERCENTAGE: Final = "container-concurrency-target-percentage"
+_DEFAULT_TARGET: Final = "container-concurrency-target-default"
+_INITIAL_SCALE: Final = "initial-scale"
 
-    def __init__(self, data: Mapping[str, str]) -> None:
-        self.data = data
-        self.faults: list[Fault] = []
+_SETTINGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "pod-autoscaler-class": ("pod_autoscaler_class", str),
+    "enable-scale-to-zero": ("enable_scale_to_zero", parse_bool),
+    "allow-zero-initial-scale": ("allow_zero_initial_scale", parse_bool),
+    _INITIAL_SCALE: ("initial_scale", at_least(parse_int32, 0)),
+    "min-scale": ("min_scale", at_least(parse_int32, 0)),
+    "max-scale": ("max_scale", at_least(parse_int32, 0)),
+    "max-scale-limit": ("max_scale_limit", at_least(parse_int32, 0)),
+    _PERCENTAGE: ("container_concurrency_target_fraction", fraction),
+    _DEFAULT_TARGET: ("container_concurrency_target_default", parse_float),
+    "requests-per-second-target-default": ("requests_per_second_target_default", at_least(parse_float, TARGET_MIN)),
+    "target-burst-capacity": ("target_burst_capacity", burst_capacity),
+    "activator-capacity": ("activator_capacity", at_least(parse_float, 1)),
+    "stable-window": ("stable_window", window),
+    "panic-window-percentage": ("panic_window_percentage", between(parse_float, 1, 100)),
+    "panic-threshold-percentage": ("panic_threshold_percentage", above(parse_float, 0)),
+    "max-scale-up-rate": ("max_scale_up_rate", above(parse_float, 1)),
+    "max-scale-down-rate": ("max_scale_down_rate", above(parse_float, 1)),
+    "scale-down-delay": ("scale_down_delay", seconds_from_zero),
+    "scale-to-zero-grace-period": ("scale_to_zero_grace_period", positive_duration),
+    "scale-to-zero-pod-retention-period": ("scale_to_zero_pod_retention_period", duration_from_zero),
+}
+"""Key → field and parser."""
 
-    def value(self, key: str, parse: Callable[[str], _T], default: _T, holds: Callable[[_T], str | None]) -> _T:
-        """The parsed value; the default when the key is absent or a fault was noted.
-
-        holds: what is wrong with a parsed value, None when nothing is.
-        """
-        if (text := self.data.get(key)) is None:
-            return default
-        try:
-            parsed = parse(text)
-        except LiteralError as error:
-            self.faults.append(Fault(key, text, str(error)))
-            return default
-        if (problem := holds(parsed)) is not None:
-            self.faults.append(Fault(key, text, problem))
-            return default
-        return parsed
-
-    def duration(self, key: str, default: timedelta, holds: Callable[[int], str | None]) -> timedelta:
-        nanoseconds = self.value(key, parse_duration_ns, None, lambda parsed: None if parsed is None else holds(parsed))
-        return default if nanoseconds is None else duration(nanoseconds)
-
-    def refuse(self, key: str, value: object, problem: str) -> None:
-        self.faults.append(Fault(key, self.data.get(key, str(value)), problem))
-
-
-def _at_least(bound: float) -> Callable[[float], str | None]:
-    return lambda value: None if value >= bound else f"must be at least {bound:g}"
-
-
-def _above(bound: float) -> Callable[[float], str | None]:
-    return lambda value: None if value > bound else f"must be greater than {bound:g}"
-
-
-def whole_seconds(nanoseconds: int) -> str | None:
-    return None if nanoseconds % SECOND_NS == 0 else "must be whole seconds"
-
-
-def window_bounds(nanoseconds: int) -> str | None:
-    if not WINDOW_MIN_NS <= nanoseconds <= WINDOW_MAX_NS:
-        return "must be in [6s, 1h]"
-    return whole_seconds(nanoseconds)
-
-
-def _delay(nanoseconds: int) -> str | None:
-    return "must not be negative" if nanoseconds < 0 else whole_seconds(nanoseconds)
-
-
-def _anything(_: object) -> None:
-    return None
-
-
-def as_fraction(value: float) -> float:
-    """A percentage or a fraction as a fraction: above 1 it was meant in percent, so 1 is 100 % and 1.1 is 1.1 %."""
-    return value / 100 if value > 1 else value
-
-
-def burst_capacity_problem(value: float) -> str | None:
-    return None if value >= 0 or value == UNLIMITED else "must be at least 0, or -1 for unlimited"
+CONFIG_KEYS: Final = tuple(_SETTINGS)
+"""Every key that is read; docs and tests are held against it."""
 
 
 def parse_config(data: Mapping[str, str]) -> AutoscalerConfig:
@@ -167,85 +105,30 @@ def parse_config(data: Mapping[str, str]) -> AutoscalerConfig:
     Raises InvalidSettings with every fault. Stricter than Knative in two points: NaN and infinities are refused, and
     panic-threshold-percentage must be above 0 (at 0 every tick would be a panic).
     """
-    reader = _Reader(data)
-    read = reader.value
-    default = AutoscalerConfig()
-    zero_allowed = read("allow-zero-initial-scale", parse_bool, default.allow_zero_initial_scale, _anything)
-    min_scale = read("min-scale", parse_int32, default.min_scale, _at_least(0))
-    max_scale = read("max-scale", parse_int32, default.max_scale, _at_least(0))
-    limit = read("max-scale-limit", parse_int32, default.max_scale_limit, _at_least(0))
-    fraction = read(
-        "container-concurrency-target-percentage",
-        parse_float,
-        default.container_concurrency_target_fraction * 100,
-        lambda value: None if 0 < as_fraction(value) <= 1 else "must be above 0 and at most 100",
-    )
-    concurrency = read(
-        "container-concurrency-target-default", parse_float, default.container_concurrency_target_default, _anything
-    )
-    config = AutoscalerConfig(
-        pod_autoscaler_class=read("pod-autoscaler-class", str, default.pod_autoscaler_class, _anything),
-        enable_scale_to_zero=read("enable-scale-to-zero", parse_bool, default.enable_scale_to_zero, _anything),
-        allow_zero_initial_scale=zero_allowed,
-        initial_scale=read("initial-scale", parse_int32, default.initial_scale, _at_least(0 if zero_allowed else 1)),
-        min_scale=min_scale,
-        max_scale=max_scale,
-        max_scale_limit=limit,
-        container_concurrency_target_fraction=as_fraction(fraction),
-        container_concurrency_target_default=concurrency,
-        requests_per_second_target_default=read(
-            "requests-per-second-target-default",
-            parse_float,
-            default.requests_per_second_target_default,
-            _at_least(TARGET_MIN),
-        ),
-        target_burst_capacity=read(
-            "target-burst-capacity", parse_float, default.target_burst_capacity, burst_capacity_problem
-        ),
-        activator_capacity=read("activator-capacity", parse_float, default.activator_capacity, _at_least(1)),
-        stable_window=reader.duration("stable-window", default.stable_window, window_bounds),
-        panic_window_percentage=read(
-            "panic-window-percentage",
-            parse_float,
-            default.panic_window_percentage,
-            lambda value: None if 1 <= value <= 100 else "must be in [1, 100]",
-        ),
-        panic_threshold_percentage=read(
-            "panic-threshold-percentage", parse_float, default.panic_threshold_percentage, _above(0)
-        ),
-        max_scale_up_rate=read("max-scale-up-rate", parse_float, default.max_scale_up_rate, _above(1)),
-        max_scale_down_rate=read("max-scale-down-rate", parse_float, default.max_scale_down_rate, _above(1)),
-        scale_down_delay=reader.duration("scale-down-delay", default.scale_down_delay, _delay),
-        scale_to_zero_grace_period=reader.duration(
-            "scale-to-zero-grace-period",
-            default.scale_to_zero_grace_period,
-            lambda ns: None if ns > 0 else "must be positive",
-        ),
-        scale_to_zero_pod_retention_period=reader.duration(
-            "scale-to-zero-pod-retention-period",
-            default.scale_to_zero_pod_retention_period,
-            lambda ns: None if ns >= 0 else "must not be negative",
-        ),
-    )
+    reader = SettingsReader(data)
+    read = {field: reader.value(key, parse) for key, (field, parse) in _SETTINGS.items()}
+    config = AutoscalerConfig(**{field: value for field, value in read.items() if value is not None})
     _check_together(reader, config)
     if reader.faults:
         raise InvalidSettings(reader.faults)
     return config
 
 
-def _check_together(reader: _Reader, config: AutoscalerConfig) -> None:
-    """Bounds between keys, each checked only where the keys themselves are without fault."""
+def _check_together(reader: SettingsReader, config: AutoscalerConfig) -> None:
+    """Bounds between keys. A key at fault reads as its default here, so it is not reported again for its neighbour."""
     faulty = {fault.key for fault in reader.faults}
+    if config.initial_scale == 0 and not config.allow_zero_initial_scale:
+        reader.refuse(_INITIAL_SCALE, "must be at least 1 unless allow-zero-initial-scale is true")
     target = config.container_concurrency_target_fraction * config.container_concurrency_target_default
     if target < TARGET_MIN:
-        default, percentage = "container-concurrency-target-default", "container-concurrency-target-percentage"
-        key, other = (default, percentage) if default in reader.data else (percentage, default)
-        reader.refuse(key, "", f"times {other} yields a target of {target:g}, below {TARGET_MIN}")
+        written = reader.text(_DEFAULT_TARGET)[1] is not None
+        key, other = (_DEFAULT_TARGET, _PERCENTAGE) if written else (_PERCENTAGE, _DEFAULT_TARGET)
+        reader.refuse(key, f"times {other} yields a target of {target:g}, below {TARGET_MIN}")
     limited = config.max_scale_limit > 0 and not faulty & {"max-scale", "max-scale-limit"}
     if limited and not 1 <= config.max_scale <= config.max_scale_limit:
-        reader.refuse("max-scale", config.max_scale, f"must be in [1, max-scale-limit ({config.max_scale_limit})]")
+        reader.refuse("max-scale", f"is {config.max_scale}, must be in [1, max-scale-limit ({config.max_scale_limit})]")
     if not faulty & {"max-scale", "min-scale"} and 0 < config.max_scale < config.min_scale:
-        reader.refuse("min-scale", config.min_scale, f"must be at most max-scale ({config.max_scale})")
+        reader.refuse("min-scale", f"must be at most max-scale ({config.max_scale})")
 
 
 def unread_keys(data: Mapping[str, str]) -> dict[str, str | None]:

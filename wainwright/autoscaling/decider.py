@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from wainwright.autoscaling.config import UNLIMITED
 from wainwright.autoscaling.delay import DelayWindow
 from wainwright.autoscaling.instants import unix_ms, unix_second
 from wainwright.autoscaling.literals import MAX_INT32, MIN_INT32
+from wainwright.autoscaling.parsers import UNLIMITED
 from wainwright.autoscaling.spec import DeciderSpec, first_excess_burst_capacity
 from wainwright.autoscaling.windows import Averages, Windows
 

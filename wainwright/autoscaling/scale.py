@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from wainwright.autoscaling.annotations import PROGRESS_DEADLINE_DEFAULT, ScalingAnnotations
-from wainwright.autoscaling.config import UNLIMITED, AutoscalerConfig
+from wainwright.autoscaling.config import AutoscalerConfig
 from wainwright.autoscaling.decider import SCALE_UNKNOWN
+from wainwright.autoscaling.parsers import UNLIMITED
 from wainwright.autoscaling.spec import Reachability
 
 ACTIVATION_SLACK: Final = timedelta(seconds=30)

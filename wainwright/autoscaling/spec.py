@@ -11,8 +11,9 @@ import msgspec
 
 from wainwright.autoscaling.annotations import Metric, ScalingAnnotations
 from wainwright.autoscaling.buckets import Aggregation
-from wainwright.autoscaling.config import TARGET_MIN, UNLIMITED, AutoscalerConfig
+from wainwright.autoscaling.config import AutoscalerConfig
 from wainwright.autoscaling.literals import MAX_INT32, MIN_INT32, SECOND_NS
+from wainwright.autoscaling.parsers import TARGET_MIN, UNLIMITED
 
 RPS_UTILIZATION: Final = 0.7
 """Share of the target requests per second to aim for; upstream has no setting for it."""
