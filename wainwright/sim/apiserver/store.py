@@ -121,6 +121,7 @@ class Watch:
     def forgive(self) -> None:
         """What waits now is a replay: its size does not count."""
         self._waiting_bytes = 0
+        self.overflowed = self.closed = False
 
     def append(self, line: bytes) -> None:
         """Queue a ready line: a bookmark or an error."""
