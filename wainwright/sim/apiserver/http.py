@@ -64,9 +64,7 @@ class Front:
         )
         self._runner = web.ServerRunner(web_server, shutdown_timeout=0.2)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, host, port, ssl_context=context, backlog=1024, shutdown_timeout=0.2, reuse_address=True
-        )
+        site = web.TCPSite(self._runner, host, port, ssl_context=context, backlog=1024, reuse_address=True)
         await site.start()
         port = int(self._runner.addresses[0][1])
         self._address = (host, port, context)
