@@ -86,6 +86,15 @@ def one_line(unplaced: Unplaced) -> str:
     return "; ".join(parts) or "no reason was given"
 
 
+def why_claim(claim: PlannedClaim) -> str:
+    """What the pods of a new claim are told: the first option, and how many others are left."""
+    first = claim.options[0]
+    return (
+        f"a new node for {len(claim.pods)} pods: {first.instance_type} in {first.zone} ({first.capacity_type}) at "
+        f"{first.price:.4g} $/h, the cheapest of {len(claim.options)} options that hold them"
+    )
+
+
 def record_payload(
     plan: Plan,
     plan_id: str,
@@ -114,6 +123,7 @@ def record_payload(
                 "name": name,
                 "fields": _claim_fields(claim, node_pools[claim.node_pool]),
                 "pods": [(item.uid, item.meta("bind")) for item in pods],
+                "why": why_claim(claim),
             }
         )
         for item in pods:

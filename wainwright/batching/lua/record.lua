@@ -2,7 +2,7 @@
 -- holder, fence, epoch of the view it was computed from, payload (JSON):
 --   plan: id; fields: {…} of plan:<id>; input: text; catalogs: {version: text}; keep_ms, keep_plans
 --   batches: [{id, pool, over: [[uid, entry], …]}]     over: dropped or unplaced, their gates open now
---   claims: [{name, fields: [k, v, …], pods: [[uid, meta], …]}]
+--   claims: [{name, fields: [k, v, …], pods: [[uid, meta], …], why}]     why: what its pods are told
 --   rests: [[uid, meta, claim], …]   nodes: [[uid, meta, node], …]
 --   unplaced: [[uid, pod, due_ms, json, reason], …]    placed: [uid, …] that leave the retry set
 --   effects: {batch: [effect, …]}
@@ -14,14 +14,14 @@ local id = plan.plan
 local key = P .. 'plan:' .. id
 local back = 0
 
-local function adopt_pod(target, claim, node, pod)
+local function adopt_pod(target, claim, node, pod, why)
   local uid, meta = pod[1], pod[2]
   local name = string.match(meta, '^[^|]*|([^|]*)|')
   if claim ~= '' then redis.call('HSET', P .. 'claim:' .. claim .. ':pods', uid, meta) end
   redis.call('HSET', P .. 'planned', uid, target .. ' ' .. id)
   redis.call('ZREM', P .. 'retry', uid)
   redis.call('HDEL', P .. 'retries', uid)
-  note_pod(name, uid, 'planned', '', id, claim, node)
+  note_pod(name, uid, 'planned', why, id, claim, node)
 end
 
 for _, claim in ipairs(plan.claims) do
@@ -29,18 +29,18 @@ for _, claim in ipairs(plan.claims) do
     int(NOW), 'deaths', '0', unpack(claim.fields))
   redis.call('ZADD', P .. 'claims', int(NOW), claim.name)
   redis.call('ZADD', P .. 'claims:due', int(NOW + 1000), claim.name)
-  for _, pod in ipairs(claim.pods) do adopt_pod('claim/' .. claim.name, claim.name, '', pod) end
+  for _, pod in ipairs(claim.pods) do adopt_pod('claim/' .. claim.name, claim.name, '', pod, claim.why) end
 end
 for _, pod in ipairs(plan.rests) do
   local state = redis.call('HGET', P .. 'claim:' .. pod[3], 'state')
   if state and state ~= 'failing' and state ~= 'failed' then
-    adopt_pod('claim/' .. pod[3], pod[3], '', pod)
+    adopt_pod('claim/' .. pod[3], pod[3], '', pod, 'a node on its way has room')
   else
     requeue_pod(pod[1], pod[2], '', 'the claim it would have rested on failed meanwhile')
     back = back + 1
   end
 end
-for _, pod in ipairs(plan.nodes) do adopt_pod('node/' .. pod[3], '', pod[3], pod) end
+for _, pod in ipairs(plan.nodes) do adopt_pod('node/' .. pod[3], '', pod[3], pod, 'an existing node has room') end
 for _, pod in ipairs(plan.unplaced) do
   if redis.call('HEXISTS', P .. 'view:pending', pod[1]) == 1 then
     local last = tonumber(string.match(pod[4], '"last_ms":%s*(%d+)'))
