@@ -427,10 +427,7 @@ class ClaimRecords:
 
     def unavailable(self) -> frozenset[OfferingKey]:
         """Offerings without capacity now."""
-        now_ms = self._store.now_ms()
-        members: list[str] = self._store.read(
-            lambda r: r.zrangebyscore(self._store.keys.unavailable, f"({now_ms}", "+inf")
-        )
+        members = self._store.run("offerings_read")
         return frozenset(OfferingKey(*member.split("/", 2)) for member in members)
 
 

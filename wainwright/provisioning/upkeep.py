@@ -95,7 +95,9 @@ class Upkeep:
             return "refused"
 
     def _adopt(self, step: AdoptLate) -> str:
-        if not self._records.adopt_late(adoption(step.claim), request_ms=self._policy.request_ms):
+        # The view may lag: a claim that has just gone has no record any more either.
+        claim = self._kube.get(NODE_CLAIMS, step.claim.name, as_type=NodeClaim)
+        if not self._records.adopt_late(adoption(claim), request_ms=self._policy.request_ms):
             return ""
         self._hints.launch(step.claim.name)
         return "without a record: withdrawn"

@@ -39,16 +39,34 @@ def bought_once(world):
     assert len(world.launches()) == 1, world.launches()
 
 
-def test_one_launch_makes_few_calls(a_world):
-    """Also the reading guide for the indices below."""
-    assert calls_of_one_launch(a_world()) == [
-        "redis claim_take",
-        "redis claim_look",
-        "redis claims_unavailable",
-    ]
+
+ONE_LAUNCH = [
+    "redis claim_take",
+    "redis claim_look",
+    "redis offerings_read",
+    "kube create nodeclaims",
+    "redis claim_check",
+    "cloud create",
+    "redis claim_move",
+    "kube merge_patch nodeclaims",
+    "kube merge_patch nodeclaims",
+    "kube create nodes",
+    "redis claim_look",
+    "kube bind",
+    "kube bind",
+    "redis claim_done",
+]
+"""The calls that a launch for two pods makes, in order: what the indices below count."""
 
 
-@pytest.mark.parametrize("index", range(20))
+def test_one_launch_makes_these_calls(a_world):
+    assert calls_of_one_launch(a_world()) == ONE_LAUNCH
+
+
+every_call = pytest.mark.parametrize("index", range(len(ONE_LAUNCH)), ids=lambda i: f"{i}-{ONE_LAUNCH[i]}")
+
+
+@every_call
 def test_a_launcher_killed_before_each_call_in_turn_loses_and_doubles_nothing(a_world, index):
     world = a_world()
     claim = first_claim(world)
@@ -59,6 +77,113 @@ def test_a_launcher_killed_before_each_call_in_turn_loses_and_doubles_nothing(a_
             raise Killed
 
     actor.before = kill
-    outcome = actor.launch(claim)
-    assert outcome is None or len(actor.calls) <= index
+    assert actor.launch(claim) is None
     bought_once(world)
+
+
+@every_call
+def test_the_next_launcher_too_is_killed_at_each_call(a_world, index):
+    """Two deaths in a row: the first before its binds, the second wherever it gets to from there."""
+    for first in (4, 6, 9, 12):
+        world = a_world()
+        claim = first_claim(world)
+        for worker, limit in (("one", first), ("two", index)):
+            actor = Actor(world, worker)
+
+            def kill(number, limit=limit):
+                if number == limit:
+                    raise Killed
+
+            actor.before = kill
+            actor.launch(claim)
+            world.clock.advance(5)
+        bought_once(world)
+
+
+@every_call
+def test_an_answer_lost_at_each_call_in_turn_changes_nothing(a_world, index):
+    world = a_world()
+    claim = first_claim(world)
+    actor = Actor(world)
+    actor.after = lambda number: "lost" if number == index else None
+    actor.launch(claim)
+    bought_once(world)
+
+
+@every_call
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_redis_emptied_at_each_call_in_turn_loses_and_doubles_nothing(a_world, index, rebuilt):
+    """rebuilt: the watcher has begun a new epoch and adopted the claims before the launcher goes on."""
+    world = a_world()
+    claim = first_claim(world)
+    actor = Actor(world)
+
+    def empty(number):
+        if number == index:
+            world.flush_all()
+            if rebuilt:
+                world.sync()
+
+    actor.before = empty
+    actor.launch(claim)
+    world.settle()
+    assert not world.cloud.doubles
+    assert sum(launch.ended_at is None for launch in world.launches()) == 1
+
+
+@every_call
+@pytest.mark.parametrize("seconds", [5, 40])
+def test_a_launcher_that_slept_at_each_call_does_no_harm_when_it_wakes(a_world, index, seconds):
+    """It sleeps through its lease while another carries the claim out; after 40 s its request has expired too."""
+    world = a_world()
+    claim = first_claim(world)
+    sleeper = Paused(Actor(world, "sleeper"), lambda: None)
+    sleeper.finish()
+    actor = Actor(world, "sleeper")
+    paused = Paused(actor, lambda: actor.launch(claim))
+    paused.step(index)
+    for _ in range(seconds):
+        world.tick()
+    paused.finish()
+    bought_once(world)
+
+
+@every_call
+@pytest.mark.parametrize("seconds", [0, 3, 40])
+def test_a_launcher_that_slept_through_the_loss_of_redis_does_no_harm(a_world, index, seconds):
+    """Redis is emptied while it sleeps, everything is rebuilt, others work for some seconds, then it wakes."""
+    world = a_world()
+    claim = first_claim(world)
+    actor = Actor(world, "sleeper")
+    paused = Paused(actor, lambda: actor.launch(claim))
+    paused.step(index)
+    world.flush_all()
+    for _ in range(seconds):
+        world.tick()
+    paused.finish()
+    world.settle()
+    assert not world.cloud.doubles
+    assert sum(launch.ended_at is None for launch in world.launches()) == 1
+
+
+def test_two_launchers_interleaved_at_every_pair_of_calls_buy_once(a_world):
+    """The first sleeps through its lease before call i, the second before call j, then the first goes on to its end,
+    then the second.
+    """
+    for i in range(len(ONE_LAUNCH)):
+        for j in range(len(ONE_LAUNCH)):
+            world = a_world()
+            claim = first_claim(world)
+            one, two = Actor(world, "one"), Actor(world, "two")
+            first = Paused(one, lambda one=one, claim=claim: one.launch(claim))
+            first.step(i)
+            world.clock.advance(5)
+            second = Paused(two, lambda two=two, claim=claim: two.launch(claim))
+            second.step(j)
+            world.clock.advance(5)
+            first.finish()
+            second.finish()
+            try:
+                bought_once(world)
+            except AssertionError as error:
+                raise AssertionError(f"i={i} j={j}: {error}\n{one.calls}\n{two.calls}") from error

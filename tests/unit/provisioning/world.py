@@ -10,8 +10,6 @@ import sys
 import time
 from collections import Counter
 
-import msgspec
-
 from tests.conftest import fake_store
 from tests.unit.provisioning.fakes import FakeClock, FakeKube, NoKeeper, RecordedEvents
 from wainwright.api import names
@@ -45,7 +43,8 @@ CATALOG = generated_catalog()
 def on_fake_time(monkeypatch, clock):
     """The fake Redis server's clock is `clock` from now on."""
     for module in [m for name, m in sys.modules.items() if name.startswith("fakeredis")]:
-        if getattr(module, "time", None) is time:
+        held = getattr(module, "time", None)
+        if held is time or isinstance(held, FakeClock):
             monkeypatch.setattr(module, "time", clock)
 
 
@@ -347,6 +346,3 @@ def _is_ready(node):
 def _quantity(name, amount):
     return f"{amount}m" if name == "cpu" else str(amount)
 
-
-def decoded(text, kind):
-    return msgspec.json.decode(text, type=kind)
