@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _PAGE = 5000
 _TOMBSTONES = 20_000
 _WATCH_SECONDS = 300
+_RESUMES = 3
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -137,16 +138,22 @@ class Informer(Store[T]):
         return self._decoder.decode(content)
 
     async def run(self) -> None:
-        """List, then watch, for ever: resumes where a watch ended, lists anew when history is gone."""
+        """List, then watch, for ever: resumes where a watch ended, lists anew when history is gone.
+
+        A watch that breaks or ends at once three times at the same version is given up for a list.
+        """
         failures = 0
         needs_list = True
         while True:
+            seen, began = self._version, asyncio.get_running_loop().time()
             try:
                 if needs_list:
                     await self._list()
                     needs_list = False
                 await self._watch()
-                failures = 0
+                was_cut = self._version == seen and asyncio.get_running_loop().time() - began < 1
+                failures = failures + 1 if was_cut else 0
+                needs_list = failures >= _RESUMES
             except HistoryGone:
                 needs_list = True
             except ApiError as error:
@@ -156,7 +163,8 @@ class Informer(Store[T]):
                 failures += 1
                 _log.warning("%s: %s", self.resource.plural, error)
             except Unreachable as error:
-                failures += 1
+                failures = failures + 1 if self._version == seen else 1
+                needs_list = needs_list or failures >= _RESUMES
                 level = logging.INFO if failures == 1 else logging.DEBUG
                 _log.log(level, "%s: %s", self.resource.plural, error)
             if failures:
