@@ -72,7 +72,7 @@ def windows_of(
     draw: st.DrawFn, aggregation: Aggregation = Aggregation.LINEAR, values: st.SearchStrategy[float] = loads
 ) -> Buckets:
     buckets = Buckets(length=draw(st.sampled_from([1, 2, 6, 10, 60])), aggregation=aggregation)
-    for second, value in draw(histories(values)):
+    for second, value in draw(histories(values, size=15)):
         buckets = buckets.record(second, value)
     if draw(st.booleans()):
         buckets = buckets.resize(draw(st.integers(1, 90)))

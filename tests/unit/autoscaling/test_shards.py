@@ -28,7 +28,7 @@ from wainwright.autoscaling.windows import Windows
 
 
 @given(data=st.data(), shard=st.integers(1, 5))
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_a_shard_decides_as_its_autoscalers_do(data: st.DataObject, shard: int) -> None:
     """Linear averaging: every field of every decision and every state is the same, to the last bit."""
     now_ms = 0
@@ -56,8 +56,8 @@ def test_a_shard_decides_as_its_autoscalers_do(data: st.DataObject, shard: int) 
                 state = states
 
 
-@given(windows=st.lists(windows_of(), min_size=1, max_size=6), later=st.integers(-3, 100))
-@settings(max_examples=200)
+@given(windows=st.lists(windows_of(), min_size=1, max_size=4), later=st.integers(-3, 100))
+@settings(max_examples=80)
 def test_linear_averages_are_equal_to_the_last_bit(windows: list[Buckets], later: int) -> None:
     second = max((one.last_s for one in windows if one.values), default=START_S) + later
     for group in grouped(windows):
@@ -69,9 +69,9 @@ def test_linear_averages_are_equal_to_the_last_bit(windows: list[Buckets], later
 
 
 @given(
-    windows=st.lists(windows_of(Aggregation.WEIGHTED_EXPONENTIAL), min_size=1, max_size=6), later=st.integers(-3, 100)
+    windows=st.lists(windows_of(Aggregation.WEIGHTED_EXPONENTIAL), min_size=1, max_size=4), later=st.integers(-3, 100)
 )
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_weighted_averages_are_equal_but_for_rounding(windows: list[Buckets], later: int) -> None:
     second = max((one.last_s for one in windows if one.values), default=START_S) + later
     for group in grouped(windows):
