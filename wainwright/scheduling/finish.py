@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,15 +11,14 @@ from wainwright.api.names import (
     CAPACITY_TYPE_LABEL,
     INSTANCE_TYPE_LABEL,
     NODEPOOL_LABEL,
-    RESERVED,
     ZONE_LABEL,
 )
 from wainwright.api.nodepools import NodeSelectorRequirement
-from wainwright.scheduling.packing import Bin, Packing
+from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.plan import PlannedClaim
 from wainwright.scheduling.requirements import Requirement, requirement
 from wainwright.scheduling.snapshot import Option
-from wainwright.scheduling.universe import Ints
+from wainwright.scheduling.universe import ATTACHMENTS, Ints
 
 PRICE_MARGIN: Final = 0.15
 """A claim keeps what costs up to this share more than its cheapest option: a shortage in one does not fail it."""
@@ -28,47 +26,46 @@ MOST_TYPES: Final = 60
 """EC2 Fleet takes no more instance types in one request."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    options: tuple[Option, ...]
-    requirements: tuple[NodeSelectorRequirement, ...]
-    labels: dict[str, str]
-    requests: dict[str, int]
-    capacity: dict[str, int]
-    allocatable: dict[str, int]
-
-
-def claims_of(packing: Packing) -> list[PlannedClaim]:
+def claims_of(packer: Packer) -> list[PlannedClaim]:
     """The claims of a packing, in the order of its bins. Limits are charged anew, with the largest type kept."""
-    left = [dict(limits) for limits in packing.limits]
-    memo: dict[tuple[int, bytes, tuple[tuple[str, int], ...]], Ints] = {}
+    packer.assign()
+    left = [dict(limits) for limits in packer.limits]
+    memo: dict[tuple[bytes, ...], Ints] = {}
     claims = []
-    for each in packing.bins:
-        key = (each.option, each.mask.tobytes(), tuple(sorted(each.used.items())))
+    for index in packer.compact():
+        mask, used, option = packer.mask_of(index), packer.used(index), int(packer.option[index])
+        key = (np.packbits(mask).tobytes(), used.tobytes(), str(packer.universe.variant_of[option]).encode())
         rows = memo.get(key)
         if rows is None:
-            rows = np.flatnonzero(packing.fitting(each.mask, each.used)).astype(np.int64)
+            mask &= packer.universe.variant_of == packer.universe.variant_of[option]
+            for row in range(packer.resources):
+                if used[row]:
+                    mask &= packer.capacity[row] >= used[row]
+            rows = np.flatnonzero(mask).astype(np.int64)
             memo[key] = rows
-        kept = _within_margin(packing, _within_limits(packing, each, rows, left))
-        claims.append(_claim(packing, each, kept))
+        kept = _within_margin(packer, _within_limits(packer, option, rows, left))
+        claims.append(_claim(packer, index, kept))
     return claims
 
 
-def _within_limits(packing: Packing, each: Bin, rows: Ints, left: Sequence[dict[str, int]]) -> Ints:
+def _within_limits(packer: Packer, option: int, rows: Ints, left: Sequence[dict[str, int]]) -> Ints:
     """Rows that can be kept although the claim is charged with the largest of them; charges `left` for them."""
-    universe = packing.universe
-    pool = int(universe.pool_of[each.option])
-    rows = rows[~universe.is_reserved[rows] | (rows == each.option)]
+    universe = packer.universe
+    pool = int(universe.pool_of[option])
+    if universe.is_reserved[option]:
+        return np.array([option], dtype=np.int64)
+    rows = rows[~universe.is_reserved[rows]]
     names = [name for name in left[pool] if name != "nodes"]
     if not names:
         return rows
-    margin = float(universe.price[each.option]) * (1 + PRICE_MARGIN)
-    charged = {name: int(packing.capacity[name][each.option]) for name in names}
+    dearest = float(universe.price[option]) * (1 + PRICE_MARGIN)
+    picky = bool(universe.pools[pool].min_values)
+    charged = {name: int(packer.charges[name][option]) for name in names}
     kept = []
     for row in rows.tolist():
-        if row != each.option and universe.price[row] > margin:
+        if row != option and universe.price[row] > dearest and not picky:
             continue
-        more = {name: max(int(packing.capacity[name][row]) - charged[name], 0) for name in names}
+        more = {name: max(int(packer.charges[name][row]) - charged[name], 0) for name in names}
         if all(amount <= left[pool][name] for name, amount in more.items()):
             kept.append(row)
             for name, amount in more.items():
@@ -77,9 +74,9 @@ def _within_limits(packing: Packing, each: Bin, rows: Ints, left: Sequence[dict[
     return np.array(kept, dtype=np.int64)
 
 
-def _within_margin(packing: Packing, rows: Ints) -> Ints:
+def _within_margin(packer: Packer, rows: Ints) -> Ints:
     """Cheapest first, within the price margin and the number of types, but never fewer than minValues asks for."""
-    universe = packing.universe
+    universe = packer.universe
     rows = rows[np.lexsort((rows, universe.price[rows]))]
     limit = universe.price[rows[0]] * (1 + PRICE_MARGIN)
     minimum = universe.pools[universe.pool_of[rows[0]]].min_values
@@ -104,9 +101,9 @@ def _within_margin(packing: Packing, rows: Ints) -> Ints:
     return np.array(kept, dtype=np.int64)
 
 
-def _claim(packing: Packing, each: Bin, rows: Ints) -> PlannedClaim:
-    universe = packing.universe
-    terms = universe.pools[universe.pool_of[each.option]]
+def _claim(packer: Packer, index: int, rows: Ints) -> PlannedClaim:
+    universe = packer.universe
+    terms = universe.pools[universe.pool_of[rows[0]]]
     template = terms.pool.spec.template
     first = int(rows[0])
     options = tuple(
@@ -131,7 +128,12 @@ def _claim(packing: Packing, each: Bin, rows: Ints) -> PlannedClaim:
             value = wanted.any_value()
         if value is not None:
             labels[key] = value
-    requests = dict(each.used)
+    used = packer.used(index)
+    requests = {
+        name: int(amount)
+        for name, amount in zip(universe.resources, used, strict=True)
+        if not name.startswith(ATTACHMENTS)
+    }
     for name in universe.resources:
         overhead = int(universe.overhead[name][rows].max())
         if overhead:
@@ -140,7 +142,7 @@ def _claim(packing: Packing, each: Bin, rows: Ints) -> PlannedClaim:
     kinds = list({universe.kinds[row].name: universe.kinds[row] for row in rows.tolist()}.values())
     return PlannedClaim(
         node_pool=terms.pool.name,
-        pods=tuple(pod.uid for pod in each.pods),
+        pods=tuple(pod.uid for pod in packer.pods_of(index)),
         options=options,
         requirements=_requirements(terms.requirements, labels, options),
         labels=labels,
@@ -174,6 +176,3 @@ def _requirements(
 def _narrow(wanted: Requirement | None, key: str, values: Sequence[str] | set[str]) -> Requirement:
     least = wanted.min_values if wanted is not None else None
     return requirement(key, "In", tuple(sorted(values)), least)
-
-
-__all__ = ["MOST_TYPES", "PRICE_MARGIN", "RESERVED", "claims_of"]

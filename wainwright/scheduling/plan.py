@@ -108,4 +108,6 @@ class SolveBudget(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     work_units: int = 500_000_000
+    improvement_units: int = 2_000_000
+    """Of these, how many may go into making a complete plan cheaper."""
     stop: Callable[[], bool] | None = None

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from wainwright.api.names import NODEPOOL_LABEL
+from wainwright.scheduling.allocation import Allocation, Batch
 from wainwright.scheduling.groups import Group
-from wainwright.scheduling.packing import Packing, how_many
+from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.plan import Reason, ReasonCode
+from wainwright.scheduling.problem import Problem
 from wainwright.scheduling.requirements import Requirement
+from wainwright.scheduling.rules import RuleKind
 from wainwright.scheduling.shapes import Term
 from wainwright.scheduling.taints import taint_text, untolerated
 from wainwright.scheduling.universe import Bools, Universe
@@ -32,23 +35,26 @@ def amount_text(name: str, amount: int) -> str:
 
 
 class Explainer:
-    """Explains the groups that a packing left over. full: the universe with sold out offerings, built when needed."""
+    """Explains what was left over. Sold out offerings are looked at too: "none left" is not "never"."""
 
-    def __init__(self, packing: Packing, full: Universe) -> None:
-        self._packing = packing
-        self._full = full
+    def __init__(self, problem: Problem, packer: Packer, allocation: Allocation) -> None:
+        self._problem = problem
+        self._packer = packer
+        self._allocation = allocation
+        self._full: Universe = problem.make_universe(sold_out_too=True)
 
-    def reasons(self, group: Group) -> tuple[Reason, ...]:
+    def reasons(self, batch: Batch) -> tuple[Reason, ...]:
         """One reason per NodePool, in priority order, then one per kind of refusal by existing nodes."""
-        pools = [self._of_pool(group, index) for index in range(len(self._full.pools))]
+        group = batch.group
+        pools = [self._of_pool(batch, index) for index in range(len(self._full.pools))]
         if not pools:
             pools = [
                 Reason(where="nodepools", code=ReasonCode.NO_NODE_POOLS, message="there is no NodePool that is ready")
             ]
         return (*pools, *self._of_nodes(group))
 
-    def _of_pool(self, group: Group, index: int) -> Reason:
-        full = self._full
+    def _of_pool(self, batch: Batch, index: int) -> Reason:
+        full, group = self._full, batch.group
         terms = full.pools[index]
         where = f"nodepool/{terms.pool.name}"
         if terms.matching == 0:
@@ -66,16 +72,32 @@ class Explainer:
         labelled = rows & full.mask_of_terms(group.shape.terms)
         if not labelled.any():
             return Reason(where=where, code=ReasonCode.REQUIREMENTS, message=self._unmet(group, rows))
-        fitting = labelled & (how_many(full.allocatable, group.sizes) > 0)
+        reachable = labelled.copy()
+        for alternatives in group.shape.volumes.places:
+            reachable &= full.mask_of_terms(alternatives)
+        if not reachable.any():
+            places = "; ".join(
+                " or ".join(" and ".join(str(w) for w in term) for term in alternatives)
+                for alternatives in group.shape.volumes.places
+            )
+            return Reason(where=where, code=ReasonCode.VOLUMES, message=f"its volumes can only be reached at {places}")
+        fitting = reachable & self._holds_one(group)
         if not fitting.any():
-            return Reason(where=where, code=ReasonCode.RESOURCES, message=self._too_large(group, labelled))
-        return self._had_room(group, index, where, fitting)
+            return Reason(where=where, code=ReasonCode.RESOURCES, message=self._too_large(group, reachable))
+        return self._had_room(batch, index, where, fitting)
 
-    def _had_room(self, group: Group, index: int, where: str, fitting: Bools) -> Reason:
-        packing, universe = self._packing, self._packing.universe
+    def _holds_one(self, group: Group) -> Bools:
+        fits = np.ones(self._full.size, dtype=np.bool_)
+        for name, size in group.sizes.items():
+            fits &= self._full.allocatable[name] >= size
+        return fits
+
+    def _had_room(self, batch: Batch, index: int, where: str, fitting: Bools) -> Reason:
+        packer, universe, group = self._packer, self._problem.universe, batch.group
         terms = universe.pools[index]
+        options, _ = self._allocation.reach(group)
         now = np.zeros(universe.size, dtype=np.bool_)
-        now[terms.first : terms.last] = group.mask[terms.first : terms.last]
+        now[terms.first : terms.last] = options[terms.first : terms.last]
         if not now.any():
             names = sorted({self._full.kinds[row].name for row in np.flatnonzero(fitting).tolist()})
             return Reason(
@@ -83,9 +105,17 @@ class Explainer:
                 code=ReasonCode.OFFERING,
                 message=f"every offering that would do is sold out for now: {_some(names)}",
             )
-        left = packing.limits[index]
+        if batch.blocked is not None:
+            return Reason(where=where, code=batch.blocked, message=batch.blocked_by)
+        if batch.waits_for_reserved:
+            return Reason(
+                where=where,
+                code=ReasonCode.RESERVED,
+                message="the reserved capacity that would do is taken by other pods of this plan; it waits for more",
+            )
+        left = packer.limits[index]
         for name in sorted(left):
-            need = 1 if name == "nodes" else int(packing.capacity[name][now].min())
+            need = 1 if name == "nodes" else int(packer.charges[name][now].min())
             if need > left[name]:
                 total = terms.pool.spec.limits[name]
                 kind = "" if name == "nodes" else f", the smallest type that holds it has {amount_text(name, need)}"
@@ -94,23 +124,25 @@ class Explainer:
                     code=ReasonCode.LIMITS,
                     message=f"limit {name} {total} is reached: {amount_text(name, max(left[name], 0))} left{kind}",
                 )
-        if terms.min_values and not packing.meets_min_values(now, int(np.flatnonzero(now)[0])):
+        if terms.min_values and not packer.keeps_min_values(now):
             wanted = ", ".join(f"{least} of {key}" for key, least in sorted(terms.min_values.items()))
             return Reason(
                 where=where,
                 code=ReasonCode.MIN_VALUES,
                 message=f"too few types hold it to keep the NodePool's minValues ({wanted}) open",
             )
-        if (universe.is_reserved & now).any():
-            return Reason(
-                where=where,
-                code=ReasonCode.RESERVED,
-                message="reserved capacity that would do is taken; the pod waits for it",
-            )
+        if group.shape.rules:
+            code = {
+                RuleKind.SPREAD: ReasonCode.TOPOLOGY_SPREAD,
+                RuleKind.AFFINITY: ReasonCode.POD_AFFINITY,
+                RuleKind.ANTI_AFFINITY: ReasonCode.POD_ANTI_AFFINITY,
+            }[group.shape.rules[0].kind]
+            rules = ", ".join(sorted({f"{rule.kind} by {rule.key}" for rule in group.shape.rules}))
+            return Reason(where=where, code=code, message=f"no new node of it would satisfy its {rules}")
         return Reason(
             where=where,
             code=ReasonCode.LIMITS,
-            message="no combination of limits and types leaves room for another node",
+            message="its limits leave room for no type that would hold it",
         )
 
     def _unmet(self, group: Group, rows: Bools) -> str:
@@ -181,7 +213,7 @@ class Explainer:
         return f"no type allowed has all of {wants} at once; the nearest, {full.kinds[nearest].name}, lacks {missing}"
 
     def _of_nodes(self, group: Group) -> list[Reason]:
-        existing = self._packing.existing
+        existing = self._problem.existing
         counts: dict[tuple[ReasonCode, str], int] = {}
         nearest: dict[tuple[ReasonCode, str], tuple[int, str]] = {}
         labelled = existing.mask_of_terms(group.shape.terms)
@@ -196,6 +228,8 @@ class Explainer:
             else:
                 short = self._shortage(group, index)
                 if short is None:
+                    key = (self._rule_code(group), "refused by its rules about other pods")
+                    counts[key] = counts.get(key, 0) + 1
                     continue
                 name, missing = short
                 key = (ReasonCode.RESOURCES, name)
@@ -215,8 +249,17 @@ class Explainer:
             reasons.append(Reason(where="nodes", code=code, message=text, count=count))
         return reasons
 
+    @staticmethod
+    def _rule_code(group: Group) -> ReasonCode:
+        if group.shape.ports:
+            return ReasonCode.HOST_PORTS
+        kinds = {rule.kind for rule in group.shape.rules if not rule.is_soft}
+        if RuleKind.AFFINITY in kinds:
+            return ReasonCode.POD_AFFINITY
+        return ReasonCode.TOPOLOGY_SPREAD if RuleKind.SPREAD in kinds else ReasonCode.POD_ANTI_AFFINITY
+
     def _node_mismatch(self, group: Group, index: int) -> str:
-        labels = self._packing.existing.labels[index]
+        labels = self._problem.existing.labels[index]
         for term in group.shape.terms:
             for wanted in term:
                 if not wanted.has(labels.get(wanted.key)):
@@ -224,7 +267,8 @@ class Explainer:
         return "outside its required node affinity"
 
     def _shortage(self, group: Group, index: int) -> tuple[str, int] | None:
-        free: Mapping[str, int] = {name: int(c[index]) for name, c in self._packing.existing.free.items()}
+        hosts, names = self._problem.hosts, self._problem.universe.resources
+        free: Mapping[str, int] = {name: int(hosts.free[row, index]) for row, name in enumerate(names)}
         for name, size in sorted(group.sizes.items(), key=lambda item: self._full.resources.index(item[0])):
             if size > free.get(name, 0) and size:
                 return name, size - free.get(name, 0)

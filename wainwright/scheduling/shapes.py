@@ -35,6 +35,15 @@ def scheduling_terms(spec: PodSpec) -> tuple[Term, ...]:
     )
 
 
+def preferred_terms(spec: PodSpec) -> tuple[tuple[int, Term], ...]:
+    """Preferred node affinity as (weight, term), heaviest first. Raises RequirementError."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None:
+        return ()
+    terms = [(each.weight, _canonical(term_requirements(each.preference))) for each in affinity.preferred]
+    return tuple(sorted((t for t in terms if t[1]), key=lambda t: (-t[0], [str(wanted) for wanted in t[1]])))
+
+
 def term_requirements(term: NodeSelectorTerm) -> list[Requirement]:
     """The requirements of one node selector term."""
     return [

@@ -6,17 +6,18 @@ import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 
+from wainwright.api.base import PodUid
 from wainwright.api.pods import Pod
-from wainwright.scheduling.existing import ExistingNodes
+from wainwright.scheduling.allocation import Allocation, Batch
 from wainwright.scheduling.finish import claims_of
-from wainwright.scheduling.groups import Group, read_groups
-from wainwright.scheduling.mentions import Mentions
-from wainwright.scheduling.packing import BudgetSpent, Meter, Packing, how_many
+from wainwright.scheduling.improve import Improver, trim
+from wainwright.scheduling.lots import Lot
+from wainwright.scheduling.meter import BudgetSpent, Meter
+from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.plan import Placement, Plan, Reason, ReasonCode, SolveBudget, Unplaced
+from wainwright.scheduling.problem import Problem
 from wainwright.scheduling.reasons import Explainer
 from wainwright.scheduling.snapshot import Snapshot
-from wainwright.scheduling.taints import tolerates
-from wainwright.scheduling.universe import Daemon, Universe, daemon_of
 
 
 def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveBudget) -> Plan:  # noqa: ARG001
@@ -26,95 +27,97 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
     is in exactly one of the plan's claims, placements and unplaced. A pod that cannot be read is refused alone. When
     the budget is spent, the pods not reached say so and the rest of the plan stands. now: the instant decided at.
     """
-    groups, unplaced = read_groups(pods)
-    daemons = [daemon for each in snapshot.daemon_sets if (daemon := daemon_of(each)) is not None]
-    mentions = Mentions()
-    for terms in (*(group.shape.terms for group in groups), *(daemon.terms for daemon in daemons)):
-        mentions.update(Mentions.of(terms))
-    resources = {name for group in groups for name in group.sizes}
-    universe = _universe(snapshot, mentions, resources, sold_out_too=False)
-    existing = _existing(snapshot, universe, daemons)
-    for group in groups:
-        _admit(group, universe, existing)
+    problem = Problem(snapshot, pods)
     meter = Meter(budget)
-    packing = Packing(universe, existing, meter, strict_min_values=snapshot.min_values_policy != "BestEffort")
+    allocation = Allocation(problem, meter)
+    packer = Packer(problem.universe, meter, strict_min_values=snapshot.min_values_policy != "BestEffort")
+    waiting = [Batch(group=group, pods=list(group.members)) for group in problem.groups]
     with contextlib.suppress(BudgetSpent):
-        packing.place(groups)
-    unplaced.extend(_explain(snapshot, groups, packing, mentions, resources))
-    claims = claims_of(packing)
+        place(allocation, packer, waiting)
+        trim(packer)
+        Improver(packer, meter).run(budget.improvement_units)
+        trim(packer)
+    unplaced = [*problem.reading.unplaced, *_left_over(problem, allocation, packer, waiting, meter)]
+    claims = claims_of(packer)
+    relaxed: dict[PodUid, tuple[str, ...]] = {}
+    for lot, members in _placed(allocation, packer):
+        if lot.relaxed:
+            relaxed.update((pod.uid, lot.relaxed) for pod in members)
+    nodes = problem.existing.nodes
     return Plan(
         claims=tuple(claims),
         placements=tuple(
-            Placement(pod=pod.uid, node=existing.nodes[index].name, claim=_claim_of(existing, index))
-            for index, pod in packing.on_nodes
+            Placement(pod=pod.uid, node=nodes[index].name, claim=nodes[index].claim if nodes[index].in_flight else "")
+            for index, _, members in allocation.on_nodes
+            for pod in members
         ),
         unplaced=tuple(unplaced),
+        relaxed=dict(sorted(relaxed.items())),
         price=round(sum(claim.price for claim in claims), 9),
         work=meter.work,
-        complete=not meter.stopped,
+        complete=not meter.spent,
     )
 
 
-def _universe(snapshot: Snapshot, mentions: Mentions, resources: set[str], *, sold_out_too: bool) -> Universe:
-    used: dict[str, dict[str, int]] = {}
-    for node in snapshot.nodes:
-        if node.node_pool:
-            total = used.setdefault(node.node_pool, {})
-            total["nodes"] = total.get("nodes", 0) + 1
-            for name, amount in node.capacity.items():
-                total[name] = total.get(name, 0) + amount
-    return Universe(
-        snapshot.node_pools,
-        snapshot.catalogs,
-        daemon_sets=snapshot.daemon_sets,
-        unavailable=snapshot.unavailable,
-        mentions=mentions,
-        used=used,
-        resources=resources,
-        sold_out_too=sold_out_too,
-    )
+def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> None:
+    """Deal out and pack, again for what did not fit where it was meant to go, until nothing more can be placed."""
+    waiting = [batch for batch in batches if batch.pods]
+    while waiting:
+        first = len(allocation.lots)
+        allocation.deal(waiting)
+        lots = allocation.lots[first:]
+        if not lots:
+            return
+        packer.elsewhere = {n for _, lot, _ in allocation.on_nodes for n in lot.group.shape.populations}
+        packer.elsewhere |= {n for n, column in allocation.problem.node_members.items() if column.any()}
+        packer.pack(lots)
+        by_group = {batch.group.index: batch for batch in batches}
+        failed: list[Lot] = [lot for lot in lots if packer.left[lot.index]]
+        waiting = []
+        for lot in failed:
+            left = packer.left[lot.index]
+            over = lot.pods[len(lot.pods) - left :]
+            del lot.pods[len(lot.pods) - left :]
+            packer.left[lot.index] = 0
+            allocation.take_back(lot, over)
+            batch = by_group[lot.group.index]
+            batch.pods = [*over, *batch.pods]
+            batch.closed.setdefault(lot.level, set()).add(lot.cell)
+            batch.waits_for_reserved |= bool(allocation.problem.universe.is_reserved[lot.mask].any())
+            if batch not in waiting and not batch.waits_for_reserved:
+                waiting.append(batch)
+        allocation.failed = [batch for batch in allocation.failed if batch not in waiting]
 
 
-def _existing(snapshot: Snapshot, universe: Universe, daemons: Sequence[Daemon]) -> ExistingNodes:
-    startup = {
-        pool.name: frozenset((taint.key, taint.effect) for taint in pool.spec.template.spec.startup_taints)
-        for pool in snapshot.node_pools
-    }
-    return ExistingNodes(snapshot.nodes, daemons, universe.resources, startup)
+def _placed(allocation: Allocation, packer: Packer) -> list[tuple[Lot, list[Pod]]]:
+    return [
+        *((lot, members) for _, lot, members in allocation.on_nodes),
+        *((lot, lot.pods[: len(lot.pods) - packer.left[lot.index]]) for lot in packer.lots),
+    ]
 
 
-def _admit(group: Group, universe: Universe, existing: ExistingNodes) -> None:
-    tolerations = group.shape.tolerations
-    group.mask = universe.mask_of_terms(group.shape.terms) & universe.mask_of_pools(
-        [tolerates(tolerations, terms.pool.spec.template.spec.taints) for terms in universe.pools]
-    )
-    if universe.size:
-        group.mask &= how_many(universe.allocatable, group.sizes) > 0
-    group.node_mask = existing.mask_of_terms(group.shape.terms) & existing.mask_of_tolerations(tolerations)
-
-
-def _explain(
-    snapshot: Snapshot, groups: Sequence[Group], packing: Packing, mentions: Mentions, resources: set[str]
+def _left_over(
+    problem: Problem, allocation: Allocation, packer: Packer, batches: Sequence[Batch], meter: Meter
 ) -> list[Unplaced]:
-    left = [group for group in groups if group.waiting]
-    if not left:
-        return []
-    if packing.meter.stopped:
+    """A reason for every pod that has no place."""
+    undecided: list[Pod] = []
+    if meter.spent:
+        for lot in allocation.lots:
+            left = packer.left[lot.index] if lot.index < len(packer.left) else len(lot.pods)
+            undecided.extend(lot.pods[len(lot.pods) - left :])
+        undecided.extend(pod for batch in batches for pod in batch.pods)
         reason = Reason(
             where="pod",
             code=ReasonCode.BUDGET,
             message="not decided: the solve had used up its budget before this pod's turn",
         )
-        return [Unplaced(pod=pod.uid, reasons=(reason,)) for group in left for pod in group.take(group.waiting)]
-    full = _universe(snapshot, mentions, resources, sold_out_too=True)
-    explainer = Explainer(packing, full)
+        return [Unplaced(pod=pod.uid, reasons=(reason,)) for pod in undecided]
+    left_over = [batch for batch in batches if batch.pods]
+    if not left_over:
+        return []
+    explainer = Explainer(problem, packer, allocation)
     unplaced: list[Unplaced] = []
-    for group in left:
-        reasons = explainer.reasons(group)
-        unplaced.extend(Unplaced(pod=pod.uid, reasons=reasons) for pod in group.take(group.waiting))
+    for batch in left_over:
+        reasons = explainer.reasons(batch)
+        unplaced.extend(Unplaced(pod=pod.uid, reasons=reasons) for pod in batch.pods)
     return unplaced
-
-
-def _claim_of(existing: ExistingNodes, index: int) -> str:
-    node = existing.nodes[index]
-    return node.claim if node.in_flight else ""

@@ -43,6 +43,8 @@ Floats = npt.NDArray[np.float64]
 
 ENORMOUS = 1 << 60
 """No amount is larger: what goes beyond is cut to this, so that sums and products stay within 64 bits."""
+ATTACHMENTS = "attachable-volumes/"
+"""Prefix of the made-up resource that counts volumes of one driver; nodes not made yet have no limit of it."""
 GENERATED = "wainwright-any"
 """Value given to a label that a NodePool demands without saying which values."""
 
@@ -202,7 +204,9 @@ class Universe:
             if id(kind) not in by_kind:
                 by_kind[id(kind)] = kind.allocatable
         self.gross: dict[str, Ints] = {
-            name: np.array([min(max(by_kind[id(kind)].get(name, 0), 0), ENORMOUS) for kind in kinds], dtype=np.int64)
+            name: np.full(self.size, ENORMOUS >> 20, dtype=np.int64)
+            if name.startswith(ATTACHMENTS)
+            else np.array([min(max(by_kind[id(kind)].get(name, 0), 0), ENORMOUS) for kind in kinds], dtype=np.int64)
             for name in self.resources
         }
 
