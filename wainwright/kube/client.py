@@ -131,8 +131,12 @@ def refusal(status: int, body: bytes, what: str) -> KubeError | KubeUnavailable:
         answer = _Status(message=body[:200].decode("utf-8", "replace"))
     message = f"{what}: {status} {answer.reason} {answer.message}".rstrip()
     details = answer.details or _Details()
-    if status == 429 and any(cause.reason == "DisruptionBudget" for cause in details.causes or ()):
+    causes = {cause.reason for cause in details.causes or ()}
+    if status == 429 and "DisruptionBudget" in causes:
         return Refused(message, status=status, reason=answer.reason)
+    if "ResourceVersionTooLarge" in causes:
+        # The server's history went back (restored from a backup): as with one that is too old, list anew.
+        return Expired(message, status=status, reason=answer.reason)
     if status >= 500 or status in (408, 429):
         return KubeUnavailable(message, retry_after=details.retry_after_seconds)
     if status == 404:

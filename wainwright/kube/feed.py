@@ -19,7 +19,7 @@ from wainwright.clock import Clock, SystemClock
 from wainwright.errors import FenceLost, StoreUnavailable
 from wainwright.kube.client import Undecodable
 from wainwright.kube.resources import NODE_CLAIMS, NODES, PODS, Resource
-from wainwright.kube.view import Change, ViewWriter, shape
+from wainwright.kube.view import Change, EpochOver, ViewWriter, shape
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ SHORTEST_BACKOFF: Final = 0.1
 LONGEST_BACKOFF: Final = 2.0
 
 Listener = Callable[[str, Any], None]
-"""Called with `put`, `gone`, `undecodable` or `listed`, and the object (None for `listed`), after it is in the view,
-from the writer's thread: it must not wait."""
+"""Called with `put`, `gone`, `undecodable` or `listed`, and the object (for `listed` the keys of all that exist), after
+it is in the view, from the writer's thread: it must not wait."""
 
 
 class _Flushed(NamedTuple):
@@ -91,6 +91,7 @@ class ViewFeed:
         self._shapes: dict[Resource, dict[str, int]] = {PODS: {}, NODES: {}}
         """UID → what it looked like."""
         self._lists: dict[Resource, _List] = {}
+        self._listed_at: dict[Resource, str] = {}
         self._bad: set[str] = set()
         """`plural/key` of what could not be decoded when last seen."""
         self._claims: list[NodeClaim] | None = []
@@ -176,7 +177,20 @@ class ViewFeed:
             del shapes[uid]
         unbound = listing.unbound if resource is PODS else ()
         change = Change.listed(resource.plural, resource_version, listing.keys, unbound)
-        self._tell(_Told(change, "listed", None, f"{resource.plural} listed anew"))
+        told = self._for_listeners(resource, frozenset(listing.keys))
+        self._tell(_Told(change, "listed", told, f"{resource.plural} listed anew"))
+        self._check_history(resource, resource_version)
+
+    def _check_history(self, resource: Resource, resource_version: str) -> None:
+        """An API server whose versions went back (restored from a backup) shows another history: what the view holds is
+        newer by number only, so the view must begin anew.
+        """
+        last, self._listed_at[resource] = self._listed_at.get(resource, ""), resource_version
+        if last.isdigit() and resource_version.isdigit() and int(resource_version) < int(last):
+            self.over = EpochOver(
+                f"{resource.plural} were listed at version {resource_version}, after {last}: the history went back"
+            )
+            self._stop.set()
 
     # From the session -------------------------------------------------------------------------------------------------
 

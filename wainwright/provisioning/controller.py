@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -55,7 +56,6 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     catalog: Catalog
     usable: bool
-    conditions: tuple[Condition, ...]
     faults: tuple[FieldError, ...]
 
 
@@ -114,11 +114,13 @@ class Controller:
             wanted = _conditions(faults, node_class, node_pool.metadata.generation)
             usable = not faults and node_class.status != "False" and node_pool.spec.replicas is None
             changed = not same or old is None or old.usable != usable
+            if changed:
+                # First, and only then remembered: when Redis is away this is done again.
+                self._put_in_or_out(node_pool, usable=usable)
             self._known[name] = _Known(
-                node_pool=node_pool, hash=new_hash, catalog=catalog, usable=usable, conditions=wanted, faults=faults
+                node_pool=node_pool, hash=new_hash, catalog=catalog, usable=usable, faults=faults
             )
             if changed:
-                self._put_in_or_out(node_pool, usable=usable)
                 self._provision(f"NodePool {name} {'changed' if old is not None else 'applied'}")
                 logger.info("action=nodepool_applied nodepool=%s usable=%s faults=%d", name, usable, len(faults))
             self._tell(node_pool.metadata, node_pool.status.conditions, wanted)
@@ -178,6 +180,9 @@ class Controller:
     def _on_event(self, event: str, thing: Any) -> None:
         """From the watcher's writer thread: only notes what is to be done."""
         if event == "listed":
+            # Deleted while we stood by, or while the watch was broken: nobody told.
+            for name in set(self._known) - thing:
+                self._chores.soon(f"nodepool {name}", partial(self.delete, name))
             self._chores.soon("nodepools", self.refresh)
         elif isinstance(thing, NodePool) and event == "put":
             self._chores.soon(f"nodepool {thing.name}", lambda: self._put(thing))

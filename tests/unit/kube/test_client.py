@@ -42,6 +42,7 @@ def test_path_of_a_resource(path, expected):
         (status_answer(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget"}]), Refused),
         (status_answer(500, "InternalError"), KubeUnavailable),
         (status_answer(504, "Timeout"), KubeUnavailable),
+        (status_answer(504, "Timeout", causes=[{"reason": "ResourceVersionTooLarge"}]), Expired),
         ((502, b"<html>bad gateway</html>"), KubeUnavailable),
     ],
 )

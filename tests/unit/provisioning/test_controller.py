@@ -19,7 +19,7 @@ from wainwright.batching.pools import pools_in_use, use_pool
 from wainwright.cloud.errors import CloudUnavailable, NodeClassNotReady
 from wainwright.cloud.simulated.memory import MemoryProvider
 from wainwright.cloud.simulated.types import generated_catalog
-from wainwright.errors import Conflict, NotFound
+from wainwright.errors import Conflict, NotFound, StoreUnavailable
 from wainwright.kube.client import Undecodable
 from wainwright.kube.resources import NODE_POOLS
 from wainwright.provisioning.chores import Chores
@@ -273,7 +273,7 @@ def test_node_pool_that_cannot_be_decoded_is_told_by_field(world):
 def test_emptied_redis_learns_again_which_are_in_use(world):
     world.controller.apply(a_pool())
     world.store.redis.flushall()
-    world.controller._on_event("listed", None)
+    world.controller._on_event("listed", frozenset({"general"}))
     world.chores.run_due()
     assert world.in_use == {"general": "uid-general"}
 
@@ -292,3 +292,24 @@ def test_conditions_are_not_written_over_a_newer_version(world):
     world.server.error = None
     world.controller.apply(a_pool())
     assert len(world.server.patches) == 1
+
+
+def test_node_pool_deleted_while_we_stood_by_is_not_taken_into_use_again(world):
+    world.controller.apply(a_pool("kept"))
+    world.controller.apply(a_pool("went"))
+    world.store.redis.hdel(world.store.keys.nodepools, "went")
+    world.controller._on_event("put", a_pool("kept"))
+    world.controller._on_event("listed", frozenset({"kept"}))
+    world.controller._on_event("put", a_pool("later"))
+    world.chores.run_due()
+    assert set(world.in_use) == {"kept", "later"}
+    assert [pool.name for pool in world.controller.list()] == ["kept", "later"]
+
+
+def test_apply_that_found_redis_away_is_done_in_full_the_next_time(world):
+    run, world.store.run = world.store.run, lambda *_: (_ for _ in ()).throw(StoreUnavailable("down"))
+    with pytest.raises(StoreUnavailable):
+        world.controller.apply(a_pool())
+    world.store.run = run
+    assert world.controller.apply(a_pool()).changed
+    assert world.in_use == {"general": "uid-general"}
