@@ -206,3 +206,21 @@ def test_dry_run_stores_nothing(api, pods, config_maps):
     assert api.patch(f"{config_maps}/a", {"data": {"key": "new"}}, dryRun="All").body["data"] == {"key": "new"}
     assert api.delete(f"{config_maps}/a", dryRun="All").status == 200
     assert api.get(f"{config_maps}/a").body["data"] == {"key": "old"}
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("2026-01-02T03:04:05.678901+01:00", "2026-01-02T02:04:05.678901Z"),
+        ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
+        ("2026-01-02T03:04:05.123456Z", "2026-01-02T03:04:05.123456Z"),
+    ],
+)
+def test_times_have_one_form(api, leases, given, stored):
+    lease = api.post(leases, {"metadata": {"name": "a"}, "spec": {"renewTime": given}})
+    assert lease.body["spec"]["renewTime"] == stored
+
+
+def test_times_that_are_none(api, leases):
+    refused = api.post(leases, {"metadata": {"name": "a"}, "spec": {"renewTime": "yesterday"}})
+    assert (refused.status, refused.reason) == (400, "BadRequest")

@@ -99,16 +99,15 @@ def _hosts(hosts: list[str]) -> list[x509.GeneralName]:
 
 
 def kubeconfig(server: str, authority: bytes, token: str) -> str:
-    """server: `https://host:port`."""
-    encoded = base64.b64encode(authority).decode()
+    """server: `https://host:port`; authority: its CA in PEM, empty for plain HTTP."""
+    trust = f"\n    certificate-authority-data: {base64.b64encode(authority).decode()}" if authority else ""
     return f"""apiVersion: v1
 kind: Config
 current-context: wainwright
 clusters:
 - name: wainwright
   cluster:
-    server: {server}
-    certificate-authority-data: {encoded}
+    server: {server}{trust}
 contexts:
 - name: wainwright
   context:

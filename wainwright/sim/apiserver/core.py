@@ -369,7 +369,12 @@ class ApiServer:
         title = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
         struct = None if kind.custom else struct_of(kind.group, kind.name)
         try:
-            unknown = prune(obj, kind.schema) if kind.schema is not None else conform(obj, struct) if struct else []
+            if kind.schema is not None:
+                unknown = prune(obj, kind.schema)
+                if isinstance(obj.get("metadata"), dict):
+                    unknown += conform(obj["metadata"], "meta.ObjectMeta", "metadata.")
+            else:
+                unknown = conform(obj, struct) if struct else []
         except ApiError as error:
             raise bad_request(f"{title}: {error.message}") from error
         texts = [f'unknown field "{path}"' for path in unknown]
@@ -459,6 +464,7 @@ def _delete_options(request: Request) -> Object:
     options: Object = {}
     if request.body.strip():
         options = decode_object(request)
+        conform(options, "meta.DeleteOptions")
     if "gracePeriodSeconds" in request.query:
         text = request.query["gracePeriodSeconds"]
         if not text.lstrip("-").isdigit():

@@ -5,7 +5,9 @@ Read from types.json, which tests/contract/kube_api/generate_types.py writes and
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from wainwright.sim.apiserver.errors import ApiError, bad_request
 from wainwright.sim.apiserver.kinds import Object
 from wainwright.sim.apiserver.quantities import normalised
 
-_PACKAGES = {"": "core"}
+_MOST_ITEMS = 20_000
+"""Three megabytes hold a million empty items, each of which would be filled with defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +124,29 @@ def conform(value: Object, struct: str, path: str = "") -> list[str]:
     return unknown
 
 
+def _time(text: str, *, micro: bool) -> str:
+    """In UTC, with six digits of a second or none."""
+    if (len(text), text[-1:]) == (27 if micro else 20, "Z") and text[10] == "T":
+        return text
+    moment = None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+    if moment is None or moment.tzinfo is None or len(text) < 20:
+        layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
+        raise bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
+    moment = moment.astimezone(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}" if micro else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def _conformed(value: Any, type_: str, path: str, unknown: list[str]) -> Any:
     match type_:
-        case "string" | "bytes" | "time" | "microtime":
+        case "string" | "bytes":
             if not isinstance(value, str):
-                raise _mistyped(value, path, "string" if type_ in ("string", "bytes") else "Time")
+                raise _mistyped(value, path, "string")
+        case "time" | "microtime":
+            if not isinstance(value, str):
+                raise _mistyped(value, path, "Time")
+            return _time(value, micro=type_ == "microtime")
         case "int":
             if not isinstance(value, int) or isinstance(value, bool):
                 raise _mistyped(value, path, "int64")
@@ -145,6 +166,8 @@ def _conformed(value: Any, type_: str, path: str, unknown: list[str]) -> Any:
         case _ if type_.startswith("[]"):
             if not isinstance(value, list):
                 raise _mistyped(value, path, type_)
+            if len(value) > _MOST_ITEMS:
+                raise bad_request(f"{path}: a list of {len(value)} items is more than this server takes")
             inner = type_[2:]
             for index, item in enumerate(value):
                 if type(item) is not str or inner != "string":

@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from wainwright.sim.apiserver import ownership, schemas
@@ -33,6 +34,9 @@ from wainwright.sim.apiserver.validation import validate, validate_metadata, val
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 """The alphabet of generated names: no vowels, nothing that reads like another."""
+
+_MOST_FAULTS = 100
+"""An answer names no more: who has as many needs no complete list."""
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 _STATUS_WITH_METADATA = frozenset({"pods", "nodes"})
@@ -341,10 +345,10 @@ class Writer:
         if old is not None and not faults:
             faults += _metadata_changes(metadata, old["metadata"])
         if kind.schema is not None:
-            faults += schemas.validate(obj, kind.schema)
+            faults += islice(schemas.validate(obj, kind.schema), _MOST_FAULTS)
         elif not faults:
             try:
-                faults += validate(kind, obj)
+                faults += islice(validate(kind, obj), _MOST_FAULTS)
                 if old is not None:
                     faults += validate_update(kind, obj, old)
                 if kind is self._definitions:
