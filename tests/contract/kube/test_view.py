@@ -7,6 +7,11 @@ from tests.contract.kube.conftest import view_keys, view_meta
 from tests.unit.kube.support import a_node, a_pod
 from wainwright.api.meta import ObjectMeta
 from wainwright.api.pods import Pod
+from wainwright.batching.batcher import Batcher, Item
+from wainwright.batching.locks import Lock
+from wainwright.batching.pools import use_pool
+from wainwright.batching.shards import close_window, lock_name
+from wainwright.batching.windows import WindowPolicy
 from wainwright.errors import ViewNotReady
 from wainwright.kube.client import Undecodable
 from wainwright.kube.resources import PODS
@@ -109,7 +114,6 @@ def test_pod_that_is_queued_planned_retried_or_dead_is_not_told_again(store, wri
             store.redis.hset(keys.dead, "pod/uid-a", "{}")
     for version in range(10, 20):
         assert writer.apply(put(a_pod("a", rv=version))) == []
-    assert writer.missing() == []
 
 
 def test_write_that_is_repeated_tells_the_same_pods(store, writer):
@@ -222,9 +226,37 @@ def test_many_changes_are_one_step_in_order(store, writer):
 
 
 def test_missing_pods_are_found_again(store, writer):
-    writer.apply(put(a_pod("a"), a_pod("b"), a_pod("c")))
-    store.redis.hset(store.keys.seen, "uid-b", "general/1-0")
+    writer.apply(put(a_pod("a"), a_pod("b"), a_pod("c"), a_pod("d")))
+    queue(store, "b")
+    store.redis.hset(store.keys.planned, "uid-d", "claim/c p")
     assert sorted(writer.missing()) == [("uid-a", "default/a"), ("uid-c", "default/c")]
+
+
+def queue(store, *names):
+    """Queues the pods in the window of `general`."""
+    use_pool(store, "general", "uid-general")
+    Batcher(store, "general", "uid-general").add([Item(f"uid-{name}", f"default/{name}") for name in names])
+
+
+@pytest.mark.parametrize("deleted", ["stream", "batch"])
+def test_pods_whose_stream_or_batch_was_deleted_by_hand_are_missing(store, writer, deleted):
+    """f57: DEL of one stream key in the middle; what `seen` says then points nowhere."""
+    writer.apply(put(a_pod("a"), a_pod("b")))
+    queue(store, "a")
+    if deleted == "batch":
+        store.policy = WindowPolicy(idle_ms=0, max_ms=0)
+    queue(store, "b")
+    if deleted == "batch":
+        lock = Lock(store, lock_name(0), 60_000)
+        assert lock.acquire()
+        batch = close_window(store, lock, "general").batch
+        assert writer.missing() == [], "it is in a batch"
+        store.redis.delete(f"{store.keys.prefix}batch:{batch}")
+    else:
+        assert writer.missing() == []
+        store.redis.delete(store.keys.pending("general"))
+    assert sorted(uid for uid, _ in writer.missing()) == ["uid-a", "uid-b"]
+    assert store.redis.hlen(store.keys.seen) == 0
 
 
 # Epochs and fences ----------------------------------------------------------------------------------------------------
