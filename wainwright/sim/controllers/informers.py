@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -49,6 +49,13 @@ class _Mark(msgspec.Struct, frozen=True):
 
 class HistoryGone(Exception):
     """The server no longer keeps the events after our version: list again."""
+
+
+def without_nulls(value: Any) -> Any:
+    """Decoded JSON without the keys whose value is null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def version_of(item: KubernetesObject) -> int:
@@ -135,7 +142,19 @@ class Informer(Store[T]):
         self._version = 0
 
     def decode(self, content: bytes | msgspec.Raw) -> T:
-        return self._decoder.decode(content)
+        """The object in an answer. Nulls stand for what is left out. Raises msgspec.ValidationError."""
+        try:
+            return self._decoder.decode(content)
+        except msgspec.ValidationError:
+            return msgspec.convert(without_nulls(msgspec.json.decode(content)), self.resource.struct)
+
+    def _readable(self, contents: Iterable[msgspec.Raw]) -> Iterator[T]:
+        """Objects that can be read; one that cannot is told of and left out, so that it stops nobody else."""
+        for content in contents:
+            try:
+                yield self.decode(content)
+            except msgspec.ValidationError as error:
+                _log.warning("%s: an object is left out: %s", self.resource.plural, error)
 
     async def run(self) -> None:
         """List, then watch, for ever: resumes where a watch ended, lists anew when history is gone.
@@ -175,7 +194,7 @@ class Informer(Store[T]):
         pages: list[T] = []
         while True:
             page = msgspec.json.decode(await self._client.get(self.resource.collection(), query), type=_Page)
-            pages.extend(self._decoder.decode(raw) for raw in page.items or ())
+            pages.extend(self._readable(page.items or ()))
             if not page.metadata.continue_:
                 break
             query["continue"] = page.metadata.continue_
@@ -214,9 +233,9 @@ class Informer(Store[T]):
             if mark.code == 410:
                 raise HistoryGone(mark.message)
             raise ApiError(mark.code, "", mark.message)
-        item = self._decoder.decode(event.object)
-        self._version = max(self._version, version_of(item))
-        if event.type == "DELETED":
-            self.remove(item)
-        else:
-            self.put(item)
+        for item in self._readable((event.object,)):
+            self._version = max(self._version, version_of(item))
+            if event.type == "DELETED":
+                self.remove(item)
+            else:
+                self.put(item)

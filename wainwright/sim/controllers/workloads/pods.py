@@ -12,7 +12,7 @@ import msgspec
 
 from wainwright.sim.controllers.client import ApiError
 from wainwright.sim.controllers.context import Cluster
-from wainwright.sim.controllers.informers import T
+from wainwright.sim.controllers.informers import T, without_nulls
 from wainwright.sim.controllers.objects import PODS, IntOrString, Pod, PodTemplate, ResourceType
 
 _HASH_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -20,16 +20,10 @@ BURST = 500
 """Pods created or deleted in one pass; the rest follows in the next."""
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
 def template_hash(template: PodTemplate) -> str:
     """Ten characters that stand for the template's content, whatever the order of its keys; null means left out."""
     whole = [msgspec.json.decode(template.metadata), msgspec.json.decode(template.spec)]
-    content = msgspec.json.encode(_without_nulls(whole), order="sorted")
+    content = msgspec.json.encode(without_nulls(whole), order="sorted")
     digest = int.from_bytes(hashlib.sha256(content).digest()[:8], "big")
     letters = []
     for _ in range(10):
