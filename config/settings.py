@@ -74,6 +74,9 @@ class SolveSettings(Group):
     work_units: int = Field(500_000_000, ge=1000)
     """Upper bound on the solver's candidate checks in one solve."""
 
+    improvement_units: int = Field(2_000_000, ge=0)
+    """How many of these may go into making a complete plan cheaper; 0: the first plan found is taken."""
+
     seconds: float = Field(30.0, gt=0, le=600)
     """A solve is stopped after this long and keeps what it has; the pods it did not reach are tried again."""
 

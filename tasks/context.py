@@ -116,6 +116,7 @@ class Context:
         policy = SolvePolicy(
             max_pods=solve.max_pods,
             work_units=solve.work_units,
+            improvement_units=solve.improvement_units,
             seconds=solve.seconds,
             preferences=solve.preferences,
             min_values=solve.min_values,

@@ -30,12 +30,13 @@ def solve() -> None:
                     break
                 if report.plan:
                     logger.info(
-                        "action=plan_recorded plan=%s batches=%d pods=%d claims=%d unplaced=%d",
+                        "action=plan_recorded plan=%s batches=%d pods=%d claims=%d unplaced=%d ms=%s",
                         report.plan,
                         report.batches,
                         report.pods,
                         report.claims,
                         report.unplaced,
+                        " ".join(f"{phase}:{spent:.0f}" for phase, spent in report.spent_ms.items()),
                     )
         lock.release()
         if shared.store.read(lambda redis: redis.zcard(shared.store.keys.batches("closed"))):

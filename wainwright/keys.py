@@ -156,7 +156,7 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "hash",
         "record",
         "A plan: created_ms, batches, plan (JSON), input (key of its input), price, lower_bound, pods, claims, "
-        "unplaced, solve_ms, fence, catalog. Kept a day",
+        "unplaced, take_ms, read_ms, decode_ms, prepare_ms, solve_ms, fence, catalogs. Kept a day",
         "HGETALL {}plan:<id>",
     ),
     KeySpec(

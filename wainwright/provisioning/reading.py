@@ -29,8 +29,8 @@ class ClusterReader:
         self._decoders = {kind: msgspec.json.Decoder(of.as_type) for kind, of in KINDS_BY_NAME.items()}
         self._known: dict[str, dict[bytes, tuple[bytes, Any]]] = {kind: {} for kind in KINDS_BY_NAME}
 
-    def read(self) -> ClusterState:
-        """Raises ViewNotReady with the reason, StoreUnavailable."""
+    def fetch(self) -> list[Any]:
+        """Everything as Redis has it at one instant. Raises StoreUnavailable."""
         store, keys = self._store, self._store.keys
         with translated():
             pipe = store.raw.pipeline(transaction=True)
@@ -41,7 +41,11 @@ class ClusterReader:
             for kind in KINDS_BY_NAME:
                 pipe.hgetall(keys.view(kind))
             store.queue(pipe, "claims_read")
-            answers = pipe.execute()
+            answers: list[Any] = pipe.execute()
+        return answers
+
+    def decode(self, answers: list[Any]) -> ClusterState:
+        """What `fetch` answered, as structs. Raises ViewNotReady with the reason."""
         (seconds, microseconds), meta, planned, unavailable, *kinds, claims = answers
         now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         check_view(_text(meta), now_ms)

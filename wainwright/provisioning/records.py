@@ -13,7 +13,7 @@ from wainwright.api.base import PodUid
 from wainwright.api.nodepools import NodePool
 from wainwright.api.pods import Pod
 from wainwright.scheduling.instance_types import Catalog
-from wainwright.scheduling.plan import Plan, PlannedClaim, Unplaced
+from wainwright.scheduling.plan import Plan, PlannedClaim, SolveBudget, Unplaced
 from wainwright.scheduling.snapshot import Snapshot
 
 NOMINATE = "nominate"
@@ -40,17 +40,23 @@ class SolveInput(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     now: datetime
     work_units: int
+    improvement_units: int
     catalogs: dict[str, str]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, pods: Sequence[Pod], now: datetime, work_units: int) -> SolveInput:
+    def of(cls, snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveBudget) -> SolveInput:
         return cls(
             snapshot=msgspec.structs.replace(snapshot, catalogs={}),
             pods=tuple(pods),
             now=now,
-            work_units=work_units,
+            work_units=budget.work_units,
+            improvement_units=budget.improvement_units,
             catalogs={pool: catalog.version for pool, catalog in sorted(snapshot.catalogs.items())},
         )
+
+    @property
+    def budget(self) -> SolveBudget:
+        return SolveBudget(work_units=self.work_units, improvement_units=self.improvement_units)
 
     def with_catalogs(self, texts: Mapping[str, Catalog]) -> Snapshot:
         return msgspec.structs.replace(

@@ -28,10 +28,14 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class SolvePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """seconds: a solve is stopped then and keeps what it has. keep_*: how long and how many plans stay readable."""
+    """seconds: a solve is stopped then and keeps what it has. keep_*: how long and how many plans stay readable.
+
+    work_units, improvement_units: see SolveBudget.
+    """
 
     max_pods: int = 20_000
     work_units: int = 500_000_000
+    improvement_units: int = 2_000_000
     seconds: float = 30.0
     preferences: str = "Respect"
     min_values: str = "Strict"
@@ -40,7 +44,10 @@ class SolvePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did. plan: id of what was recorded; empty when nothing was closed, or recording was refused."""
+    """What a pass did. plan: id of what was recorded; empty when nothing was closed, or recording was refused.
+
+    spent_ms: by phase, in order: take, read, decode, prepare, solve, encode, record.
+    """
 
     plan: str = ""
     batches: int = 0
@@ -48,6 +55,21 @@ class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
     claims: int = 0
     unplaced: int = 0
     refused: str = ""
+    spent_ms: dict[str, float] = {}
+
+
+class _Laps:
+    """What each phase of a pass took."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.spent_ms: dict[str, float] = {}
+        self._clock = clock
+        self.began_seconds = self._at = clock.monotonic_seconds()
+
+    def over(self, phase: str) -> None:
+        now = self._clock.monotonic_seconds()
+        self.spent_ms[phase] = (now - self._at) * 1000
+        self._at = now
 
 
 class SolvePass:
@@ -67,12 +89,16 @@ class SolvePass:
         lock: the `solve` lock, acquired; renewal: what keeps it alive meanwhile.
         Raises ViewNotReady, StoreUnavailable; the batches stay closed and are taken again.
         """
+        laps = _Laps(self._clock)
         taken = self._take(lock)
         if not taken:
             return SolveReport()
-        started = self._clock.monotonic_seconds()
-        state = self._reader.read()
-        read = self._clock.monotonic_seconds()
+        laps.over("take")
+        answers = self._reader.fetch()
+        laps.over("read")
+        state = self._reader.decode(answers)
+        del answers
+        laps.over("decode")
         pods, items = provisionable(state, taken)
         node_pools, catalogs, refusals = self._catalogs(state)
         snapshot = build_snapshot(
@@ -82,13 +108,15 @@ class SolvePass:
             preference_policy=self._policy.preferences,
             min_values_policy=self._policy.min_values,
         )
-        deadline = started + self._policy.seconds
+        laps.over("prepare")
+        deadline = laps.began_seconds + self._policy.seconds
         budget = SolveBudget(
             work_units=self._policy.work_units,
+            improvement_units=self._policy.improvement_units,
             stop=lambda: renewal.lost or self._clock.monotonic_seconds() > deadline,
         )
         plan = with_refusals(solve(snapshot, pods, state.read_at, budget), refusals)
-        solved = self._clock.monotonic_seconds()
+        laps.over("solve")
         plan_id = "".join(secrets.choice(_ALPHABET) for _ in range(8))
         payload, claims, nominate = record_payload(
             plan,
@@ -101,11 +129,13 @@ class SolvePass:
             now_ms=int(state.read_at.timestamp() * 1000),
             keep_ms=int(self._policy.keep_seconds * 1000),
             keep_plans=self._policy.keep_plans,
-            facts={"read_ms": f"{(read - started) * 1000:.0f}", "solve_ms": f"{(solved - read) * 1000:.0f}"},
+            facts={f"{phase}_ms": f"{spent:.0f}" for phase, spent in laps.spent_ms.items()},
         )
-        source = msgspec.json.encode(SolveInput.of(snapshot, pods, state.read_at, self._policy.work_units))
+        source = msgspec.json.encode(SolveInput.of(snapshot, pods, state.read_at, budget))
         summary = f"{len(pods)} pods, {len(claims)} claims, {len(plan.unplaced)} not placed, {plan.price:.4g} $/h"
+        laps.over("encode")
         answer = self._store.run("record", lock.holder, lock.fence or 0, state.epoch, payload, source, summary)
+        laps.over("record")
         if int(answer[0]) == 0:
             return SolveReport(batches=len(taken), pods=len(pods), refused=str(answer[1]))
         for claim in claims:
@@ -113,7 +143,12 @@ class SolvePass:
         for batch in nominate:
             self._hints.nominate(batch)
         return SolveReport(
-            plan=plan_id, batches=len(taken), pods=len(pods), claims=len(claims), unplaced=len(plan.unplaced)
+            plan=plan_id,
+            batches=len(taken),
+            pods=len(pods),
+            claims=len(claims),
+            unplaced=len(plan.unplaced),
+            spent_ms=laps.spent_ms,
         )
 
     def _take(self, lock: Lock) -> dict[str, list[BatchItem]]:
@@ -223,5 +258,5 @@ def replay(store: Store, plan_id: str) -> Replay | None:
         if text is None:
             return None
         catalogs[version] = msgspec.json.decode(text, type=Catalog)
-    again = solve(given.with_catalogs(catalogs), given.pods, given.now, SolveBudget(work_units=given.work_units))
+    again = solve(given.with_catalogs(catalogs), given.pods, given.now, given.budget)
     return Replay(recorded=msgspec.json.decode(fields[0], type=Plan), again=again)

@@ -28,11 +28,12 @@ class Seen:
 
 
 class Observer:
-    """Follows the pods labelled demo=wainwright from its own thread until `stop`."""
+    """Follows the pods that a label selector matches from its own thread until `stop`. pods: by UID."""
 
-    def __init__(self, kube: KubeClient) -> None:
+    def __init__(self, kube: KubeClient, selector: str = "demo=wainwright") -> None:
         self.pods: dict[str, Seen] = {}
         self._kube = kube
+        self._selector = selector
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
         self._thread.start()
@@ -54,10 +55,10 @@ class Observer:
         while not self._stop.is_set():
             try:
                 if not version:
-                    pods, version = self._kube.list(PODS, Pod, label_selector="demo=wainwright")
+                    pods, version = self._kube.list(PODS, Pod, label_selector=self._selector)
                     for pod in pods:
                         self._note(pod)
-                for event in self._kube.watch(PODS, Pod, version, label_selector="demo=wainwright"):
+                for event in self._kube.watch(PODS, Pod, version, label_selector=self._selector):
                     version = event.resource_version or version
                     if event.object is not None:
                         self._note(event.object, deleted=event.type == "DELETED")
