@@ -138,11 +138,12 @@ class Upkeep:
         return "deleted"
 
     def _open(self, step: Ready) -> str:
-        if step.node_patch is not None:
-            self._kube.merge_patch(NODES, step.node, step.node_patch)
         if step.opens:
+            # First: should we die in between, the next pass does both; the other way round, it would see nothing to do.
             keep_ms = milliseconds(self._policy.nomination)
             self._records.begin_nominations(step.node, step.claim, keep_ms=keep_ms)
+        if step.node_patch is not None:
+            self._kube.merge_patch(NODES, step.node, step.node_patch)
         if step.status_patch is not None:
             self._kube.merge_patch(NODE_CLAIMS, step.claim, step.status_patch, subresource="status")
         return "ready" if step.opens else "updated"

@@ -47,6 +47,7 @@ class FakeKube:
         self.uids = itertools.count(1)
         self.calls = []
         self.protected = set()
+        self.changed = True
 
     # reads
 
@@ -93,8 +94,7 @@ class FakeKube:
         if new == old:
             return new
         if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers"):
-            del self.objects[key]
-            return new
+            return self._drop(key)
         return self._store(key, new)
 
     def delete(self, resource, name, namespace="", *, uid="", resource_version="", grace_seconds=None):
@@ -106,8 +106,7 @@ class FakeKube:
             raise Conflict(f"{resource.plural} {name}: precondition", status=409, reason="Conflict")
         bound = resource is PODS and old.get("spec", {}).get("nodeName")
         if not meta.get("finalizers") and not (bound and grace_seconds != 0):
-            del self.objects[key]
-            return old
+            return self._drop(key)
         if not meta.get("deletionTimestamp"):
             meta["deletionTimestamp"] = _stamp(self.clock)
             return self._store(key, old)
@@ -146,7 +145,7 @@ class FakeKube:
         self._store(key, _merged(self._stored(resource, name, namespace), parts))
 
     def remove(self, resource, name, namespace=""):
-        del self.objects[self._key(resource, name, namespace)]
+        self._drop(self._key(resource, name, namespace))
 
     def _key(self, resource, name, namespace):
         return resource.plural, f"{namespace}/{name}" if resource.namespaced else name
@@ -157,8 +156,13 @@ class FakeKube:
             raise NotFound(f"{resource.plural} {name}", status=404, reason="NotFound")
         return copy.deepcopy(found)
 
+    def _drop(self, key):
+        self.changed = True
+        return self.objects.pop(key)
+
     def _store(self, key, stored):
         stored["metadata"]["resourceVersion"] = str(next(self.versions))
+        self.changed = True
         self.objects[key] = stored
         return copy.deepcopy(stored)
 

@@ -168,3 +168,18 @@ def test_add_answers_a_gate(world):
 def test_add_without_a_node_pool_is_refused(world):
     with pytest.raises(PoolNotInUse):
         world.provisioner.add(a_pod())
+
+
+def test_pod_that_cannot_be_routed_waits_in_the_first_window_and_others_go_on(world, caplog):
+    world.use(a_pool("general"), a_pool("heavy", weight=10))
+    route = world.provisioner._router.route
+
+    def faulty(pod):
+        if pod.metadata.name == "odd":
+            raise ZeroDivisionError
+        return route(pod)
+
+    world.provisioner._router.route = faulty
+    world.show(a_pod("odd"), a_pod("even"))
+    assert world.seen == {"uid-odd": "heavy", "uid-even": "heavy"}
+    assert "action=route_failed" in caplog.text

@@ -224,7 +224,7 @@ def test_no_plan_stays_open_for_ever(world):
     world.pods("a")
     [claim] = world.planned()
     world.cloud.next_errors = [Throttled(20.0)] * 16
-    world.settle(ticks=400)
+    world.settle(ticks=250)
     assert world.redis.hget(f"wainwright:claim:{claim}", "reason") == "LaunchTimeout"
     [launch] = world.launches()
     assert launch.node_claim != claim

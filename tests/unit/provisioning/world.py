@@ -113,6 +113,7 @@ class World:
         self.epochs = 0
         self.writer = None
         self.keeps_pods = False
+        self.wanted = ()
         self.parts = self.assemble()
         self.solver = SolvePass(self.store, self.cloud, self.hints, SolvePolicy(seconds=1e9), self.clock)
 
@@ -168,7 +169,8 @@ class World:
     def sync(self):
         """What the watcher does until it has seen everything: a new epoch where Redis came back empty, then the lists."""
         held = self.redis.hget(self.store.keys.view_meta, "epoch")
-        if self.writer is None or held != self.writer.epoch:
+        is_new = self.writer is None or held != self.writer.epoch
+        if is_new:
             self.epochs += 1
             self.writer = ViewWriter(self.store, epoch=f"epoch-{self.epochs}", fence=self.epochs, holder="watcher")
             self.writer.begin()
@@ -179,6 +181,13 @@ class World:
                 fence=str(self.writer.fence),
                 request_ms=self.policy.request_ms,
             )
+        if is_new or self.kube.changed:
+            self.kube.changed = False
+            self._list()
+        else:
+            self.writer.apply([Change.progress(kind.name, str(next(self.kube.versions))) for kind in KINDS])
+
+    def _list(self):
         for pool in self.kube.of(NODE_POOLS).values():
             use_pool(self.store, pool["metadata"]["name"], pool["metadata"]["uid"])
         changes = []
@@ -289,11 +298,11 @@ class World:
         self.launch_hinted()
         self.parts.upkeep.lifecycle()
 
-    def settle(self, *, ticks=150):
+    def settle(self, *, ticks=100):
         """Lets time pass until everything is as it should be and stays so; the checks say what is wrong else."""
         for number in range(ticks):
-            self.tick()
-            if number % 20 == 19:
+            self.tick(1.0 if number < 10 else 2.5)
+            if number % 10 == 9:
                 self.parts.garbage.collect()
             if not self.faults():
                 return number
@@ -305,6 +314,7 @@ class World:
         claims = {c.name: c for c in self.kube.typed(NODE_CLAIMS, NodeClaim)}
         nodes = {n.metadata.name: n for n in self.kube.typed(NODES, Node)}
         found = list(self.cloud.doubles)
+        found += [f"pod {name} is missing" for name in self.wanted if name not in self.kube.of(PODS)]
         for pod in self.kube.typed(PODS, Pod):
             node = nodes.get(pod.spec.node_name)
             if not pod.is_bound:

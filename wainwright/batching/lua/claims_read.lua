@@ -1,6 +1,5 @@
--- → for each claim with a record: { name, its fields (flat) }. A claim whose Node is in the view and was opened (so that
--- it tells its own size) gives
--- only what is needed beside that: state, node, price.
+-- → for each claim with a record: { name, its fields (flat) }. A claim whose Node is in the view and was opened (so the
+-- Node tells its own size) gives only what is needed beside that: state, node, price.
 local answer = {}
 for _, name in ipairs(redis.call('ZRANGE', P .. 'claims', 0, -1)) do
   local key = P .. 'claim:' .. name
