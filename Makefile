@@ -1,6 +1,6 @@
 # Every target sets itself up: Python 3.11+ and make are all a fresh machine needs.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
