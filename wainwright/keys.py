@@ -208,7 +208,8 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "hash",
         "watcher",
         "The cluster view: epoch, complete (1 when every kind was listed), holder, fence, version (grows with each "
-        "write); per kind `progress:<kind>` (ms of the last sign of life) and `rv:<kind>`",
+        "write), began_ms, completed_ms; per kind `listed:<kind>`, `progress:<kind>` (ms of the last sign of life) and "
+        "`rv:<kind>` (resourceVersion it is at)",
         "HGETALL {}view:meta",
     ),
     KeySpec(
@@ -257,6 +258,49 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "every process",
         "Sign of life: JSON {role, pid, host, since_ms}; expires after 15 s",
         "KEYS {}worker:*",
+    ),
+    KeySpec(
+        "celery:<queue>",
+        "list",
+        "Celery (hints, beat)",
+        "Messages not taken yet, newest first: window, solve, launch, collect, tick. Each is only a hint: the sweep "
+        "replaces lost ones. On the broker, where that is another Redis",
+        "LLEN {}celery:launch",
+    ),
+    KeySpec(
+        "celery:_kombu.binding.<exchange>",
+        "set",
+        "Celery (workers)",
+        "Where the exchange (named as the default queue) delivers; written anew when a worker connects",
+        "SMEMBERS {}celery:_kombu.binding.tick",
+    ),
+    KeySpec(
+        "celery:_kombu.binding_permanent.<exchange>",
+        "set",
+        "Celery (workers)",
+        "Those bindings that do not expire",
+        "SMEMBERS {}celery:_kombu.binding_permanent.tick",
+    ),
+    KeySpec(
+        "celery:unacked",
+        "hash",
+        "Celery (workers)",
+        "Messages handed to a worker and not acknowledged yet (for a moment only: we acknowledge early)",
+        "HLEN {}celery:unacked",
+    ),
+    KeySpec(
+        "celery:unacked_index",
+        "sorted set",
+        "Celery (workers)",
+        "The same by the time they were handed out; Celery delivers those older than the visibility timeout again",
+        "ZRANGE {}celery:unacked_index 0 -1 WITHSCORES",
+    ),
+    KeySpec(
+        "celery:unacked_mutex",
+        "string",
+        "Celery (workers)",
+        "Held by the worker that looks for those; expires after five minutes",
+        "TTL {}celery:unacked_mutex",
     ),
 )
 
