@@ -34,6 +34,8 @@ HEARTBEAT_SECONDS: Final = 1.0
 """Without changes the writer asks so often whether the epoch is still its own (Redis may have been emptied)."""
 SHORTEST_BACKOFF: Final = 0.1
 LONGEST_BACKOFF: Final = 2.0
+QUIET_SECONDS: Final = 60.0
+"""The same trouble is reported once in so long."""
 
 Listener = Callable[[str, Any], None]
 """Called with `put`, `gone`, `undecodable` or `listed`, and the object (for `listed` the keys of all that exist), after
@@ -94,6 +96,7 @@ class ViewFeed:
         self._listed_at: dict[Resource, str] = {}
         self._bad: set[str] = set()
         """`plural/key` of what could not be decoded when last seen."""
+        self._complained_at = float("-inf")
         self._claims: list[NodeClaim] | None = []
         self._first_claims: list[NodeClaim] = []
 
@@ -276,15 +279,22 @@ class ViewFeed:
         return None
 
     def _after(self, told: list[_Told], waiting: list[Pod]) -> None:
-        if waiting:
-            self._on_waiting(waiting)
-        material = [one.material for one in told if one.material]
-        if material:
-            more = f" and {len(material) - 1} more" if len(material) > 1 else ""
-            self._on_material(material[-1] + more)
-        for one in told:
-            for listener in self._listeners.get(one.change.kind, ()) if one.event else ():
-                listener(one.event, one.thing)
+        """Tells consumers and listeners. A fault of theirs must not end the writer: resyncs make good what it cost."""
+        try:
+            if waiting:
+                self._on_waiting(waiting)
+            material = [one.material for one in told if one.material]
+            if material:
+                more = f" and {len(material) - 1} more" if len(material) > 1 else ""
+                self._on_material(material[-1] + more)
+            for one in told:
+                for listener in self._listeners.get(one.change.kind, ()) if one.event else ():
+                    listener(one.event, one.thing)
+        except Exception:
+            now = self._clock.monotonic_seconds()
+            if now - self._complained_at >= QUIET_SECONDS:
+                self._complained_at = now
+                logger.exception("action=consumer_failed")
 
     def _for_listeners(self, resource: Resource, thing: Any) -> Any:
         return thing if resource.plural in self._listeners else None

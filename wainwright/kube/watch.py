@@ -91,7 +91,7 @@ class Follower:
             watch.stop()
 
     def run(self) -> None:
-        """Lists and watches until `stop`. Errors of the sink end it; those of the API server never do."""
+        """Lists and watches until `stop`; no error ends it."""
         while not self._stop.is_set():
             try:
                 if not self._version:
@@ -105,6 +105,10 @@ class Follower:
                 self._expirations += 1
                 self._back_off(self._expirations)
             except (KubeUnavailable, KubeError) as error:
+                self._failed(error)
+            except Exception as error:
+                # A fault of ours: what it left undone is made good by listing anew.
+                self._version = ""
                 self._failed(error)
 
     def _list(self) -> None:
@@ -170,7 +174,7 @@ class Follower:
         if not self._stop.is_set():
             self._sink.alive(resource, self._version)
 
-    def _failed(self, error: WainwrightError) -> None:
+    def _failed(self, error: Exception) -> None:
         """Waits before the next attempt; tells of the first failure of a row only."""
         if self._stop.is_set():
             return
@@ -178,7 +182,11 @@ class Follower:
         if self._failures == 1:
             self._failing_since = self._clock.monotonic_seconds()
             logger.warning(
-                "action=watch_broken kind=%s version=%s error=%s", self._resource.plural, self._version, error
+                "action=watch_broken kind=%s version=%s error=%s",
+                self._resource.plural,
+                self._version,
+                error,
+                exc_info=None if isinstance(error, WainwrightError) else error,
             )
         self._back_off(self._failures)
 

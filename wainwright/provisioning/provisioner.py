@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from wainwright.clock import Clock, SystemClock
 from wainwright.errors import PoolNotInUse
 from wainwright.scheduling.instance_types import Catalog
 from wainwright.scheduling.routing import Router
+
+logger = logging.getLogger(__name__)
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +49,7 @@ class Provisioner:
         """From now on pods go to these NodePools. catalogs: by NodePool name."""
         with self._lock:
             self._router = Router(node_pools, catalogs)
-            self._uids = {pool.name: pool.metadata.uid for pool in node_pools}
+            self._uids = {pool.name: pool.metadata.uid for pool in sorted(node_pools, key=lambda pool: pool.priority)}
             self.knows_pools = True
 
     def add(self, pod: Pod) -> Gate:
@@ -84,7 +87,12 @@ class Provisioner:
 
     def _route(self, pod: Pod) -> tuple[str, str]:
         with self._lock:
-            name = self._router.route(pod)
+            try:
+                name = self._router.route(pod)
+            except Exception:
+                # Which window it waits in matters little; that it waits, and that others do, matters.
+                name = next(iter(self._uids), "")
+                logger.exception("action=route_failed pod=%s nodepool=%s", pod.key, name)
             return name, self._uids.get(name, "")
 
     def _batcher(self, name: str, uid: str, epoch: str | None) -> Batcher:

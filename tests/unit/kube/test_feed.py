@@ -242,3 +242,16 @@ def test_history_that_went_back_ends_the_epoch(running):
     running.feed.listing(NODES)
     running.feed.listed(NODES, "95")
     assert isinstance(running.feed.over, EpochOver)
+
+
+def test_fault_of_a_consumer_does_not_end_the_writer(running, caplog):
+    def fail(_pods):
+        raise ZeroDivisionError
+
+    running.feed._on_waiting = fail
+    running.start()
+    for name in ("a", "b", "c"):
+        running.feed.put(PODS, a_pod(name))
+        assert running.feed.flush()
+    assert len(running.writer.changes) == 3
+    assert [record.message for record in caplog.records] == ["action=consumer_failed"]

@@ -180,3 +180,10 @@ def test_long_outage_is_two_log_lines(caplog, error):
         follow([[page()]], [[error] for _ in range(200)] + [[added("a", "6")]])
     assert [record.message.split()[0] for record in caplog.records] == ["action=watch_broken", "action=watch_recovered"]
     assert "attempts=200" in caplog.records[1].message
+
+
+def test_fault_of_ours_means_listing_anew(caplog):
+    told, asked = follow([[page("a")], [page("b", version="8")]], [[ZeroDivisionError()], []])
+    assert asked[:4] == ["list", "5", "list", "8"]
+    assert ("put", "b") in told
+    assert caplog.records[0].exc_info is not None
