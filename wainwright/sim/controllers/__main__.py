@@ -17,7 +17,7 @@ from wainwright.sim.controllers.client import ApiClient, load_kubeconfig
 from wainwright.sim.controllers.context import Cluster, Controller
 from wainwright.sim.controllers.disruption import DisruptionBudgets
 from wainwright.sim.controllers.garbage import GarbageCollector
-from wainwright.sim.controllers.kubelet.kubelets import Kubelets
+from wainwright.sim.controllers.kubelet.kubelets import LEASE_SECONDS, Kubelets
 from wainwright.sim.controllers.namespaces import Namespaces
 from wainwright.sim.controllers.node_lifecycle import NodeLifecycle
 from wainwright.sim.controllers.scheduler.loop import Scheduler
@@ -35,7 +35,9 @@ _log = logging.getLogger("wainwright.sim.controllers")
 def makers(options: argparse.Namespace) -> dict[str, Callable[[Cluster], Controller]]:
     """How to make each controller, by the name that `--only` takes."""
     return {
-        "kubelet": lambda cluster: Kubelets(cluster, cloud_url=options.cloud, boot_delay_seconds=options.boot_delay),
+        "kubelet": lambda cluster: Kubelets(
+            cluster, cloud_url=options.cloud, boot_delay_seconds=options.boot_delay, lease_seconds=options.lease_period
+        ),
         "node-lifecycle": lambda cluster: NodeLifecycle(cluster, grace_seconds=options.node_monitor_grace),
         "taint-eviction": TaintEviction,
         "scheduler": Scheduler,
@@ -58,6 +60,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cloud", default="", help="address of the simulated cloud; its instances carry the nodes")
     parser.add_argument(
         "--boot-delay", type=float, default=0.0, help="seconds from a node's creation until it is Ready"
+    )
+    parser.add_argument(
+        "--lease-period", type=float, default=LEASE_SECONDS, help="seconds between two heartbeats of a node"
     )
     parser.add_argument(
         "--node-monitor-grace", type=float, default=50.0, help="seconds without heartbeat until a node is Unknown"

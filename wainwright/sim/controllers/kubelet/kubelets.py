@@ -28,7 +28,7 @@ from wainwright.sim.controllers.requests import takes
 _log = logging.getLogger(__name__)
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 10.0
-_LEASE_DURATION_SECONDS = 40
+"""How often a kubelet renews its lease."""
 
 
 class AddressPool:
@@ -49,12 +49,23 @@ class AddressPool:
 
 
 class Kubelets:
-    """Serves every node whose machine runs. boot_delay_seconds: from a node's creation, where no cloud says when."""
+    """Serves every node whose machine runs.
+
+    boot_delay_seconds: from a node's creation, where no cloud says when. lease_seconds: how often leases are renewed.
+    """
 
     name = "kubelet"
 
-    def __init__(self, cluster: Cluster, *, cloud_url: str = "", boot_delay_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        cloud_url: str = "",
+        boot_delay_seconds: float = 0.0,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
         self._cluster = cluster
+        self._lease_seconds = lease_seconds
         self._boot_delay_seconds = boot_delay_seconds
         self._nodes = cluster.informer(NODES)
         self._pods = cluster.pods()
@@ -157,7 +168,7 @@ class Kubelets:
         return internal or self._node_addresses.take()
 
     async def _renew_lease(self, name: str) -> float | None:
-        """Renew the node's lease every ten seconds while its kubelet runs."""
+        """Renew the node's lease while its kubelet runs."""
         node = self._nodes.get(name)
         if node is None or name not in self._alive:
             return None
@@ -168,12 +179,16 @@ class Kubelets:
         except ApiError as error:
             if error.status != 404:
                 raise
-            spec = {"holderIdentity": name, "leaseDurationSeconds": _LEASE_DURATION_SECONDS, "renewTime": renewed}
+            spec = {
+                "holderIdentity": name,
+                "leaseDurationSeconds": int(4 * self._lease_seconds) or 1,
+                "renewTime": renewed,
+            }
             owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}
             meta = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
             lease = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": spec}
             await self._cluster.client.create(LEASES.collection(LEASE_NAMESPACE), lease)
-        return LEASE_SECONDS
+        return self._lease_seconds
 
     async def _reconcile_pod(self, key: str) -> float | None:
         pod = self._pods.get(key)
