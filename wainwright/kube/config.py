@@ -84,7 +84,7 @@ class Official(Credentials):
 
     def headers(self) -> dict[str, str]:
         with self._lock:
-            token = self.configuration.get_api_key_with_prefix("authorization")
+            token = self.configuration.get_api_key_with_prefix("BearerToken", "authorization")
         return {"Authorization": token} if token else {}
 
     def refresh(self) -> bool:

@@ -124,3 +124,27 @@ def test_refused_token_is_read_again_at_once(tmp_path):
 
 def test_static_credentials_have_nothing_newer(tmp_path):
     assert not from_file(written(tmp_path / "kc", user={"token": "x"}), clock=HandClock()).refresh()
+
+
+def test_exec_plugin_is_asked_through_the_official_client(tmp_path):
+    """The first token is refused (401), so the plugin is asked again."""
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        "#!/bin/sh\n"
+        f"echo x >> {tmp_path}/calls\n"
+        'echo "{\\"apiVersion\\":\\"client.authentication.k8s.io/v1\\",\\"kind\\":\\"ExecCredential\\",'
+        f'\\"status\\":{{\\"token\\":\\"t$(wc -l < {tmp_path}/calls | tr -d \' \')\\"}}}}"\n'
+    )
+    plugin.chmod(0o755)
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": str(plugin),
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+        }
+    }
+    config = from_file(written(tmp_path / "kc", user=user), clock=HandClock())
+    assert config.headers() == {"Authorization": "Bearer t1"}
+    assert config.refresh()
+    assert config.headers() == {"Authorization": "Bearer t2"}
