@@ -14,14 +14,24 @@ local id = plan.plan
 local key = P .. 'plan:' .. id
 local back = 0
 
-local function adopt_pod(target, claim, node, pod, why)
-  local uid, meta = pod[1], pod[2]
-  local name = string.match(meta, '^[^|]*|([^|]*)|')
-  if claim ~= '' then redis.call('HSET', P .. 'claim:' .. claim .. ':pods', uid, meta) end
-  redis.call('HSET', P .. 'planned', uid, target .. ' ' .. id)
-  redis.call('ZREM', P .. 'retry', uid)
-  redis.call('HDEL', P .. 'retries', uid)
-  note_pod(name, uid, 'planned', why, id, claim, node)
+local function in_parts(arguments, command, key)
+  for first = 1, #arguments, 1000 do
+    redis.call(command, key, unpack(arguments, first, math.min(first + 999, #arguments)))
+  end
+end
+
+-- Gathered and written many at a time: a command a pod and key would hold Redis up twice as long.
+local planned, covered = {}, {}
+local function adopt_pods(target, claim, node, pods, why)
+  local metas = {}
+  for _, pod in ipairs(pods) do
+    local uid, meta = pod[1], pod[2]
+    metas[#metas + 1], metas[#metas + 2] = uid, meta
+    planned[#planned + 1], planned[#planned + 2] = uid, target .. ' ' .. id
+    covered[#covered + 1] = uid
+    note_pod(string.match(meta, '^[^|]*|([^|]*)|'), uid, 'planned', why, id, claim, node)
+  end
+  if claim ~= '' then in_parts(metas, 'HSET', P .. 'claim:' .. claim .. ':pods') end
 end
 
 for _, claim in ipairs(plan.claims) do
@@ -29,18 +39,21 @@ for _, claim in ipairs(plan.claims) do
     int(NOW), 'deaths', '0', unpack(claim.fields))
   redis.call('ZADD', P .. 'claims', int(NOW), claim.name)
   redis.call('ZADD', P .. 'claims:due', int(NOW + 1000), claim.name)
-  for _, pod in ipairs(claim.pods) do adopt_pod('claim/' .. claim.name, claim.name, '', pod, claim.why) end
+  adopt_pods('claim/' .. claim.name, claim.name, '', claim.pods, claim.why)
 end
 for _, pod in ipairs(plan.rests) do
   local state = redis.call('HGET', P .. 'claim:' .. pod[3], 'state')
   if state and state ~= 'failing' and state ~= 'failed' then
-    adopt_pod('claim/' .. pod[3], pod[3], '', pod, 'a node on its way has room')
+    adopt_pods('claim/' .. pod[3], pod[3], '', { pod }, 'a node on its way has room')
   else
     requeue_pod(pod[1], pod[2], '', 'the claim it would have rested on failed meanwhile')
     back = back + 1
   end
 end
-for _, pod in ipairs(plan.nodes) do adopt_pod('node/' .. pod[3], '', pod[3], pod, 'an existing node has room') end
+for _, pod in ipairs(plan.nodes) do adopt_pods('node/' .. pod[3], '', pod[3], { pod }, 'an existing node has room') end
+in_parts(planned, 'HSET', P .. 'planned')
+in_parts(covered, 'ZREM', P .. 'retry')
+in_parts(covered, 'HDEL', P .. 'retries')
 for _, pod in ipairs(plan.unplaced) do
   if redis.call('HEXISTS', P .. 'view:pending', pod[1]) == 1 then
     local last = tonumber(string.match(pod[4], '"last_ms":%s*(%d+)'))
