@@ -7,12 +7,12 @@ COPY wainwright wainwright
 COPY workers workers
 COPY tasks tasks
 COPY config config
-RUN VIRTUAL_ENV=/venv /venv/bin/uv pip install --no-cache --constraint requirements.lock . \
+RUN VIRTUAL_ENV=/venv /venv/bin/uv pip install --no-cache --compile-bytecode --constraint requirements.lock . \
     && /venv/bin/pip uninstall --yes uv pip
 
 FROM python:3.12-slim
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin wainwright \
-    && install -d -o wainwright -g wainwright /data
+    && install -d -o wainwright -g wainwright /data /kube
 COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
