@@ -76,7 +76,7 @@ class Allocation:
         self.problem = problem
         self.balanced = balanced
         self.meter = meter
-        self.hosts: Hosts = problem.hosts
+        self.hosts: Hosts = problem.make_hosts()
         self.lots: list[Lot] = []
         self.on_nodes: list[tuple[int, Lot, list[Pod]]] = []
         self.failed: list[Batch] = []
@@ -609,6 +609,39 @@ class Allocation:
         top = options & (weights == weights[options].max())
         reserved = top & universe.is_reserved
         return reserved if reserved.any() else options
+
+    def excess(self, lot: Lot, node: int = -1) -> int:
+        """By how many pods a lot's domain is now over the skew that its own spread rules allow (after failures)."""
+        mine = frozenset(lot.group.shape.populations)
+        worst = 0
+        for rule in self._ladder(lot.group)[lot.level].rules:
+            if rule.kind is not RuleKind.SPREAD or rule.by_host or rule.is_soft or rule.population not in mine:
+                continue
+            tally = self._tally(rule, lot.group)
+            codes = np.unique(tally.domains[lot.mask]) if node < 0 else tally.node_domains[node : node + 1]
+            if len(codes) != 1 or codes[0] < 0:
+                continue
+            domains = int(tally.eligible.sum())
+            low = int(tally.counts[tally.eligible].min()) if domains and domains >= rule.min_domains else 0
+            worst = max(worst, int(tally.counts[codes[0]]) - low - rule.max_skew)
+        return worst
+
+    def take_off_node(self, entry: int, count: int) -> list[Pod]:
+        """Take the last `count` pods of an entry of `on_nodes` off its node again."""
+        node, lot, members = self.on_nodes[entry]
+        kept, over = members[: len(members) - count], members[len(members) - count :]
+        self.on_nodes[entry] = (node, lot, kept)
+        self.hosts.put(node, lot, -count)
+        for number in lot.group.shape.populations:
+            for tally in self._of_population.get(number, ()):
+                if tally.node_domains[node] >= 0 and tally.nodes_in[node]:
+                    tally.counts[tally.node_domains[node]] -= count
+        for rule in self._ladder(lot.group)[lot.level].rules:
+            if rule.kind is RuleKind.ANTI_AFFINITY and not rule.by_host and not rule.is_soft:
+                code = self.problem.domains(rule.key).nodes[node]
+                if code >= 0:
+                    self._owners_of(rule)[code] -= count
+        return over
 
     def take_back(self, lot: Lot, pods: Sequence[Pod]) -> None:
         """Undo the counting of pods that a lot could not place after all."""

@@ -136,6 +136,23 @@ class Bins:
         self.left[lot.index] -= count
         return count
 
+    def take_off(self, lot: Lot, count: int) -> None:
+        """Take `count` pods of a lot off bins, from the bins opened last; a bin left empty is dissolved."""
+        for index in range(len(self.bins) - 1, -1, -1):
+            here = min(self.bins[index].get(lot.index, 0), count)
+            if not here:
+                continue
+            self.hosts.put(index, lot, -here)
+            self._touch(index)
+            self.bins[index][lot.index] -= here
+            if not self.bins[index][lot.index]:
+                del self.bins[index][lot.index]
+            if not self.bins[index]:
+                self.dissolve(index)
+            count -= here
+            if not count:
+                return
+
     def new_bin(self, option: int) -> int:
         """Open an empty bin; its NodePool's limits are charged with the option."""
         index = self.hosts.grow(1)

@@ -405,8 +405,15 @@ class _Check:
                 )
 
     def _weight(self, where: str, pool: NodePool, members: Sequence[Pod]) -> Iterator[Violation]:
-        heavier = [p for p in self.pools.values() if (p.spec.weight or 0) > (pool.spec.weight or 0)]
+        heavier = [
+            p
+            for p in self.pools.values()
+            if (p.spec.weight or 0) > (pool.spec.weight or 0)
+            and all(taint.effect != "PreferNoSchedule" for taint in p.spec.template.spec.taints)
+        ]
         if not heavier or any(p.spec.limits for p in heavier) or any(_has_rules(pod) for pod in members):
+            return
+        if any(pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None for pod in members):
             return
         if all(any(self._could_take(p, pod) for p in heavier) for pod in members):
             yield Violation(
@@ -861,6 +868,14 @@ class _Check:
 
     # -- pods left out --
 
+    def _refused_by_others(self, pod: Pod) -> bool:
+        for place in self.places:
+            for other in (*place.old, *place.new):
+                side = other.spec.affinity.pod_anti_affinity if other.spec.affinity is not None else None
+                if side is not None and any(self._term_takes(term, other, pod) for term in side.required):
+                    return True
+        return False
+
     def _unplaced(self) -> Iterator[Violation]:
         free = not any(
             pool.spec.limits or any(r.min_values for r in pool.spec.template.spec.requirements)
@@ -871,7 +886,7 @@ class _Check:
             if not left.reasons:
                 yield Violation(rule="reasons", where=left.pod, message="is left out without a reason")
             pod = self.pods.get(left.pod)
-            if pod is None or not free or _has_rules(pod) or not self.plan.complete:
+            if pod is None or not free or _has_rules(pod) or not self.plan.complete or self._refused_by_others(pod):
                 continue
             if any(reason.code in ("volumes", "invalid", "reserved") for reason in left.reasons):
                 continue

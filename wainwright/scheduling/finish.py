@@ -118,13 +118,17 @@ def _claim(packer: Packer, index: int, rows: Ints) -> PlannedClaim:
     )
     labels = dict(template.metadata.labels)
     labels[NODEPOOL_LABEL] = terms.pool.name
+    for key in terms.varied:
+        value = universe.label(first, key)
+        if value is not None:
+            labels[key] = value
     for key, wanted in terms.requirements.items():
         if key in (ZONE_LABEL, CAPACITY_TYPE_LABEL, INSTANCE_TYPE_LABEL) or key in labels:
             continue
         if key in universe.well_known:
             continue
         value = universe.label(first, key)
-        if value is None and key not in terms.open_values:
+        if value is None and key not in terms.varied:
             value = wanted.any_value()
         if value is not None:
             labels[key] = value

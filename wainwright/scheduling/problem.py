@@ -52,7 +52,6 @@ class Problem:
         self._count_running()
         self._tokens: dict[tuple[int, str, str], int] = {}
         self._addresses = self._known_addresses()
-        self.hosts = self._hosts()
         self._tables: dict[str, DomainTable] = {}
         self._label_masks: dict[tuple[tuple[Term, ...], tuple[Toleration, ...], bool], tuple[Bools, Bools]] = {}
         self._fit_masks: dict[tuple[int, ...], Bools] = {}
@@ -136,7 +135,8 @@ class Problem:
                 found.add(self._tokens.setdefault(key, len(self._tokens)))
         return tuple(sorted(found))
 
-    def _hosts(self) -> Hosts:
+    def make_hosts(self) -> Hosts:
+        """The existing nodes as they are before anything is placed."""
         existing, universe = self.existing, self.universe
         hosts = Hosts(len(universe.resources), max(existing.size, 1))
         hosts.grow(existing.size)

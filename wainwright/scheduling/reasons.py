@@ -267,7 +267,7 @@ class Explainer:
         return "outside its required node affinity"
 
     def _shortage(self, group: Group, index: int) -> tuple[str, int] | None:
-        hosts, names = self._problem.hosts, self._problem.universe.resources
+        hosts, names = self._allocation.hosts, self._problem.universe.resources
         free: Mapping[str, int] = {name: int(hosts.free[row, index]) for row, name in enumerate(names)}
         for name, size in sorted(group.sizes.items(), key=lambda item: self._full.resources.index(item[0])):
             if size > free.get(name, 0) and size:

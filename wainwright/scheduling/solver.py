@@ -29,11 +29,13 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
     """
     problem = Problem(snapshot, pods)
     meter = Meter(budget)
-    allocation = Allocation(problem, meter)
-    packer = Packer(problem.universe, meter, strict_min_values=snapshot.min_values_policy != "BestEffort")
-    waiting = [Batch(group=group, pods=list(group.members)) for group in problem.groups]
+    allocation, packer, waiting = _attempt(problem, meter, balanced=False)
+    if any(batch.blocked is ReasonCode.TOPOLOGY_SPREAD for batch in waiting if batch.pods) and not meter.spent:
+        # Going for the cheapest domains can use up a skew that others would have needed: try an even hand.
+        other = _attempt(problem, meter, balanced=True)
+        if sum(len(b.pods) for b in other[2]) < sum(len(b.pods) for b in waiting) and not meter.spent:
+            allocation, packer, waiting = other
     with contextlib.suppress(BudgetSpent):
-        place(allocation, packer, waiting)
         trim(packer)
         Improver(packer, meter).run(budget.improvement_units)
         trim(packer)
@@ -59,6 +61,16 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
     )
 
 
+def _attempt(problem: Problem, meter: Meter, *, balanced: bool) -> tuple[Allocation, Packer, list[Batch]]:
+    allocation = Allocation(problem, meter, balanced=balanced)
+    strict = problem.snapshot.min_values_policy != "BestEffort"
+    packer = Packer(problem.universe, meter, strict_min_values=strict)
+    batches = [Batch(group=group, pods=list(group.members)) for group in problem.groups]
+    with contextlib.suppress(BudgetSpent):
+        place(allocation, packer, batches)
+    return allocation, packer, batches
+
+
 def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> None:
     """Deal out and pack, again for what did not fit where it was meant to go, until nothing more can be placed."""
     waiting = [batch for batch in batches if batch.pods]
@@ -67,7 +79,7 @@ def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> N
         allocation.deal(waiting)
         lots = allocation.lots[first:]
         if not lots:
-            return
+            break
         packer.elsewhere = {n for _, lot, _ in allocation.on_nodes for n in lot.group.shape.populations}
         packer.elsewhere |= {n for n, column in allocation.problem.node_members.items() if column.any()}
         packer.pack(lots)
@@ -87,6 +99,40 @@ def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> N
             if batch not in waiting and not batch.waits_for_reserved:
                 waiting.append(batch)
         allocation.failed = [batch for batch in allocation.failed if batch not in waiting]
+    if any(batch.pods for batch in batches):
+        _level(allocation, packer, batches)
+
+
+def _level(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> None:
+    """Where pods had no place in their domain after all, take off what is now too much in the others.
+
+    A spread that was planned over three zones is broken when one of them turns out to be full.
+    """
+    by_group = {batch.group.index: batch for batch in batches}
+    changed = True
+    while changed:
+        changed = False
+        for lot in packer.lots:
+            placed = len(lot.pods)
+            excess = min(allocation.excess(lot), placed) if placed else 0
+            if excess > 0:
+                packer.take_off(lot, excess)
+                over = lot.pods[placed - excess :]
+                del lot.pods[placed - excess :]
+                allocation.take_back(lot, over)
+                _uneven(by_group[lot.group.index], over)
+                changed = True
+        for entry, (node, lot, members) in enumerate(list(allocation.on_nodes)):
+            excess = min(allocation.excess(lot, node), len(members)) if members else 0
+            if excess > 0:
+                _uneven(by_group[lot.group.index], allocation.take_off_node(entry, excess))
+                changed = True
+
+
+def _uneven(batch: Batch, over: list[Pod]) -> None:
+    batch.pods = [*batch.pods, *over]
+    batch.blocked = ReasonCode.TOPOLOGY_SPREAD
+    batch.blocked_by = "another of its domains has no room for more, and its spread allows no more here"
 
 
 def _placed(allocation: Allocation, packer: Packer) -> list[tuple[Lot, list[Pod]]]:

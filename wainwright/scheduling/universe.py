@@ -116,6 +116,8 @@ class PoolTerms:
     limits: dict[str, int]
     weight: int
     min_values: dict[str, int]
+    varied: tuple[str, ...]
+    """Keys in which its rows differ although type and offering are the same."""
     first: int
     last: int
     """Its rows are first..last-1."""
@@ -414,6 +416,7 @@ def _pool_rows(
         limits=_remaining(pool, used),
         weight=pool.spec.weight or 0,
         min_values={k: r.min_values for k, r in requirements.items() if r.min_values is not None},
+        varied=tuple(sorted(variants)),
         first=first,
         last=first + len(rows),
         matching=int(np.count_nonzero(allowed)),
