@@ -128,7 +128,7 @@ def world():
     try:
         cluster.start()
         cloud.start()
-        options = ("--cloud", cloud.url, "--node-monitor-grace", "6", "--lease-period", "1")
+        options = ("--cloud", cloud.url, "--node-monitor-grace", "5", "--lease-period", "1")
         controllers = Controllers(cluster.kubeconfig, *options).start()
         yield World(cluster, controllers, cloud)
         controllers.stop()

@@ -7,7 +7,7 @@ import time
 import pytest
 import urllib3
 
-from tests.contract.sim_controllers.conftest import a_pod, condition, has_taint, is_ready
+from tests.contract.sim_controllers.conftest import a_pod, a_workload, condition, has_taint, is_ready
 
 
 def is_running(pod):
@@ -152,6 +152,28 @@ def test_controllers_go_on_after_a_fault_of_the_server(world, pods, name, fault)
         _wait_for_answers(world)
     world.create(pods, a_pod("after", name))
     world.wait(f"{pods}/after", is_running)
+
+
+def test_work_is_done_although_a_fifth_of_all_requests_fails(world, namespace, name):
+    pods, deployments = f"/api/v1/namespaces/{namespace}/pods", f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    world.ready_node(name)
+    world.create(deployments, a_workload("Deployment", "web", name, replicas=10))
+    rules = [
+        {
+            "verbs": ["create", "patch", "delete"],
+            "resources": ["pods", "pods/status", "pods/binding"],
+            "rate": 0.2,
+            **how,
+        }
+        for how in ({"status": 500}, {"status": 409}, {"status": 429})
+    ]
+    assert world.api.put("/_wainwright/faults", rules).status == 200
+    try:
+        world.wait(pods, lambda found: len(found["items"]) == 10 and all(map(is_running, found["items"])))
+        world.api.patch(f"{deployments}/web", {"spec": {"replicas": 2}})
+        world.wait(pods, lambda found: len(found["items"]) == 2)
+    finally:
+        world.api.delete("/_wainwright/faults")
 
 
 def _wait_for_answers(world):

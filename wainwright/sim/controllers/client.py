@@ -27,22 +27,38 @@ _CONCURRENT_REQUESTS = 48
 
 
 class ApiError(Exception):
-    """The server refused. status: HTTP code; reason: the Status reason (`NotFound`, `Conflict`, `AlreadyExists`, …)."""
+    """The server refused. status: HTTP code; reason: the Status reason (`NotFound`, `Conflict`, `AlreadyExists`, …).
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    name: the object that the refusal is about; empty where it is about something else (an unknown path, say).
+    """
+
+    def __init__(self, status: int, reason: str, message: str, name: str = "") -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
+        self.name = name
 
 
 class Unreachable(Exception):
     """No answer was received: try again later."""
 
 
+class _Identity(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct, frozen=True):
+    metadata: _Identity
+
+
+class _Details(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
 class _Status(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
-    code: int = 0
+    details: _Details | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +193,17 @@ class ApiClient:
         try:
             await self.request("DELETE", path, options)
         except ApiError as error:
-            if error.status == 404 or (error.status == 409 and uid):
+            if error.status == 404 or (error.status == 409 and uid and await self._is_another(path, uid)):
                 return False
             raise
         return True
+
+    async def _is_another(self, path: str, uid: str) -> bool:
+        """Is the object at `path` not the one with this uid (any more)?"""
+        try:
+            return msgspec.json.decode(await self.get(path), type=_Identified).metadata.uid != uid
+        except ApiError as error:
+            return error.status == 404
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Chunks of a watch as they arrive; ends when the server ends it. Raises as `request` does."""
@@ -200,4 +223,4 @@ def _refusal(status: int, content: bytes) -> ApiError:
         answer = msgspec.json.decode(content, type=_Status)
     except msgspec.DecodeError:
         return ApiError(status, "", content[:200].decode(errors="replace"))
-    return ApiError(status, answer.reason, answer.message)
+    return ApiError(status, answer.reason, answer.message, answer.details.name if answer.details else "")

@@ -178,6 +178,8 @@ class GarbageCollector:
         except ApiError as error:
             if error.status != 404:
                 raise
+            if error.name != owner.name:  # the path is unknown, not the object: the kind is not served (any more)
+                return False
         else:
             if found.metadata.uid == owner.uid:
                 return False

@@ -178,9 +178,10 @@ class Informer(Store[T]):
             except ApiError as error:
                 if error.status == 404:  # this server does not have the resource (yet): it is empty
                     self.synced.set()
-                needs_list = True
+                needs_list = needs_list or error.status in (404, 410)
                 failures += 1
-                _log.warning("%s: %s", self.resource.plural, error)
+                level = logging.WARNING if failures == 1 and error.status != 410 else logging.DEBUG
+                _log.log(level, "%s: %s", self.resource.plural, error)
             except Unreachable as error:
                 failures = failures + 1 if self._version == seen else 1
                 needs_list = needs_list or failures >= _RESUMES

@@ -26,7 +26,7 @@ _PRESSURE_TAINTS = {
 _UNSCHEDULABLE_KEY = "node.kubernetes.io/unschedulable"
 _MANAGED_KEYS = {NODE_NOT_READY_KEY, NODE_UNREACHABLE_KEY, _UNSCHEDULABLE_KEY, *_PRESSURE_TAINTS.values()}
 _LOOK_SECONDS = 1.0
-_LOST_POD_SECONDS = 5.0
+_LOST_POD_SECONDS = 2.0
 """How long a node must be gone before pods bound to it are removed."""
 
 
@@ -180,7 +180,7 @@ class NodeLifecycle:
         try:
             await self._cluster.client.patch(PODS.item(pod.metadata.key, "status"), patch, STRATEGIC_PATCH)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.status != 404:
                 raise
 
     async def _remove_lost(self, key: str) -> None:

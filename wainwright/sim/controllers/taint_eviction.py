@@ -100,7 +100,7 @@ class TaintEviction:
         try:
             await self._cluster.client.patch(PODS.item(key, "status"), patch, STRATEGIC_PATCH)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.status != 404:
                 raise
         self._cluster.events.tell(
             PODS,

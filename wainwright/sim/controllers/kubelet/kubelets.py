@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 10.0
 """How often a kubelet renews its lease."""
+_RETRY_SECONDS = 1.0
 
 
 class AddressPool:
@@ -151,7 +152,7 @@ class Kubelets:
             try:
                 content = await self._cluster.client.patch(NODES.item(name, "status"), patch, STRATEGIC_PATCH)
             except ApiError as error:
-                if error.status in (404, 409):
+                if error.status == 404:
                     return None
                 raise
             self._nodes.put(self._nodes.decode(content))
@@ -201,7 +202,7 @@ class Kubelets:
             case Start():
                 return await self._start(pod, now)
             case Report(status):
-                await self._report(pod, status)
+                return None if await self._report(pod, status) else _RETRY_SECONDS
             case Remove():
                 await self._cluster.client.delete(PODS.item(key), uid=pod.metadata.uid, grace_seconds=0)
         return None
@@ -217,8 +218,8 @@ class Kubelets:
         if uid not in admitted:
             refusal = admission_failure(pod, node, admitted.values())
             if refusal is not None:
-                await self._report(pod, {**refusal, "startTime": rfc3339(now)})
-                return None
+                is_written = await self._report(pod, {**refusal, "startTime": rfc3339(now)})
+                return None if is_written else _RETRY_SECONDS
             admitted[uid] = takes(pod.spec)
         self._starting[uid] = now
         node_ip = self._node_address(node)
@@ -229,7 +230,7 @@ class Kubelets:
         finally:
             if not is_written:
                 self._starting.pop(uid, None)
-        return None if is_written else 1.0
+        return None if is_written else _RETRY_SECONDS
 
     async def _report(self, pod: Pod, status: Mapping[str, object]) -> bool:
         """Write the status of this incarnation of the pod. False if it is gone or somebody else's turn."""

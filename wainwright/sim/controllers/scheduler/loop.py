@@ -349,7 +349,7 @@ class Scheduler:
                 STRATEGIC_PATCH,
             )
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.status != 404:
                 self._tell_later(waiting, error)
             return
         except Unreachable as error:

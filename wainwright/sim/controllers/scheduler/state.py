@@ -126,6 +126,8 @@ class SchedulerState:
         if state is not None:
             state.node = None
             self._changes.pop(name, None)
+            if not state.requested["pods"] and not state.nominated:
+                del self._states[name]
             self.generation += 1
             self.epoch += 1
 
