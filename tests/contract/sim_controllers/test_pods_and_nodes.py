@@ -162,7 +162,7 @@ def test_work_is_done_although_a_fifth_of_all_requests_fails(world, namespace, n
         {
             "verbs": ["create", "patch", "delete"],
             "resources": ["pods", "pods/status", "pods/binding"],
-            "rate": 0.2,
+            "rate": 0.07,
             **how,
         }
         for how in ({"status": 500}, {"status": 409}, {"status": 429})
