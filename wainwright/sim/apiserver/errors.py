@@ -120,7 +120,7 @@ class ApiError(Exception):
         self.retry_after_seconds = retry_after_seconds
         self.continuation = ""
         """Continue token that goes into the metadata of the Status."""
-        if retry_after_seconds is not None:
+        if retry_after_seconds:
             self.details["retryAfterSeconds"] = retry_after_seconds
 
     def status(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def answer(status: int, obj: Any) -> Response:
 
 def refusal(error: ApiError) -> Response:
     response = answer(error.code, error.status())
-    if error.retry_after_seconds is not None:
+    if error.retry_after_seconds:  # 0 is no header: clients would come back at once
         response.headers["Retry-After"] = str(error.retry_after_seconds)
     return response
 
