@@ -15,7 +15,7 @@ from types import ModuleType
 import msgspec
 from rich.console import Console
 
-from bench.figures import Figure, Result, Run, fill, machine, shown, table
+from bench.figures import Figure, Result, Run, fill, machine, printed, shown
 from bench.processes import busy_share
 from wainwright.clock import SystemClock
 
@@ -98,7 +98,8 @@ def main(argv: list[str] | None = None) -> int:
             failed.append(name)
             err.print(traceback.format_exc(), markup=False)
             continue
-        out.print(table(result))
+        for part in printed(result):
+            out.print(part)
         arguments.output.write_bytes(
             msgspec.json.format(msgspec.json.encode({**read(arguments.output), name: result}), indent=1) + b"\n"
         )

@@ -1,19 +1,17 @@
-"""How fast the Batcher is: `python -m bench.batching`. Starts a server and workers of its own; takes half a minute.
+"""The Batcher by itself: adding, closing windows on time, waking waiters, takeover of a shard.
 
-Figures: pods added per second (one and 500 a call), pods through closed windows per second, how late 100 windows close
-on one worker, gate wake-up, and take-over after the holder of a shard was killed.
+A server and workers of its own; no cluster, no Celery.
 """
 
 import multiprocessing
 import random
 import signal
-import statistics
-import sys
 import threading
 import time
 from contextlib import contextmanager
 
-from tests.conftest import RedisServer
+from bench.figures import Figure, spread
+from bench.parts import redis_server
 from wainwright.batching.batcher import Batcher, Item, flush_batch
 from wainwright.batching.pools import use_pool
 from wainwright.batching.shards import overdue, serve_shard, shard_of
@@ -21,15 +19,6 @@ from wainwright.batching.store import Store
 from wainwright.batching.windows import WindowPolicy
 
 SHARDS = 8
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def spread(values):
-    return f"p50 {percentile(values, 0.5):.1f}, p99 {percentile(values, 0.99):.1f}, max {max(values):.1f}"
 
 
 def pods(first, count):
@@ -149,12 +138,12 @@ def wake_up(url, waiters):
     return [(at - flushed) * 1000 for at in woken]
 
 
-def takeover(url):
+def takeover(url, number):
     """Seconds from kill -9 of a shard's holder to its window closed by a successor, which a sweep per second hints."""
-    store = Store.connect(url, prefix="take:")
+    store = Store.connect(url, prefix=f"take{number}:")
     pool = "general"
     shard = shard_of(pool, SHARDS)
-    with a_worker(url, "take:", shards=[shard]) as holder:
+    with a_worker(url, f"take{number}:", shards=[shard]) as holder:
         a_batcher(store, pool).add(pods(0, 10))
         holder.kill()
         killed, stop = time.perf_counter(), threading.Event()
@@ -168,27 +157,21 @@ def takeover(url):
     return took
 
 
-def measure():
-    """Yields name and figure, as text, in the order measured."""
-    server = RedisServer().start()
-    try:
-        yield "pods added per second, one a call", f"{add_rate(server.url, 10_000, 1):,.0f}"
-        yield "pods added per second, 500 a call", f"{add_rate(server.url, 100_000, 500):,.0f}"
-        yield "pods per second through full windows", f"{throughput(server.url, 40_000):,.0f}"
-        late, lengths = lateness(server.url, 100, 12)
-        yield f"100 NodePools, {len(late)} windows: ms closed after the deadline", spread(late)
-        yield "their lengths, ms", f"{spread(lengths)}, mean {statistics.mean(lengths):.0f}"
-        yield "100 waiters in one process: ms from flush to awake", spread(wake_up(server.url, 100))
-        yield "seconds from kill -9 of a shard's holder to its window closed", f"{takeover(server.url):.1f}"
-    finally:
-        server.remove()
-
-
-def main():
-    for name, figure in measure():
-        print(f"{name}: {figure}", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def measure(run):
+    few = run.quick
+    with redis_server(run.folder) as url:
+        rates = {"1 a call": add_rate(url, 1000 if few else 10_000, 1)}
+        rates["500 a call"] = add_rate(url, 10_000 if few else 100_000, 500)
+        yield Figure(name="pods added by one process", values=rates, unit="1/s", table="throughput")
+        rate = throughput(url, 6000 if few else 40_000)
+        yield Figure(name="pods through full windows", values={"": rate}, unit="1/s", table="throughput")
+        pools = 20 if few else 100
+        late, lengths = lateness(url, pools, 4 if few else 20)
+        name = f"{pools} windows open: closed after the deadline"
+        yield Figure(name=name, values=spread(late), unit="ms", target="p99 < 100", table="times")
+        yield Figure(name="their lengths", values=spread(lengths), unit="ms", table="times")
+        woken = wake_up(url, 100)
+        yield Figure(name="100 waiters: flush to awake", values=spread(woken), unit="ms", table="times")
+        took = [takeover(url, number) * 1000 for number in range(1 if few else 5)]
+        name = "kill -9 of a shard's holder to its window closed"
+        yield Figure(name=name, values=spread(took), unit="ms", target="< 5,000", table="times")

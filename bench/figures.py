@@ -6,7 +6,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ Value = float | str
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a table. values: by column, in the order shown; unit: of all of them but n."""
+    """One line of a table. values: by column, in the order shown; unit: of all of them but n; table: its heading."""
 
     name: str
     values: dict[str, Value]
     unit: str = ""
     target: str = ""
+    table: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,52 +107,50 @@ def shown(value: Value) -> str:
     return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def columns_of(figures: Sequence[Figure]) -> list[str]:
-    columns: dict[str, None] = {}
-    for figure in figures:
-        columns.update(dict.fromkeys(figure.values))
-    return list(columns)
-
-
-def rows_of(figures: Sequence[Figure]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows; columns that no figure uses are left out."""
-    columns = columns_of(figures)
-    has_target = any(figure.target for figure in figures)
-    header = ["", *columns, "unit", *(["target"] if has_target else [])]
-    rows = [
-        [
-            figure.name,
-            *(shown(figure.values[column]) if column in figure.values else "" for column in columns),
-            figure.unit,
-            *([figure.target] if has_target else []),
+def tables_of(figures: Sequence[Figure]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Heading, header and rows of each table; columns that no figure of it uses are left out."""
+    for heading in dict.fromkeys(figure.table for figure in figures):
+        members = [figure for figure in figures if figure.table == heading]
+        columns = list(dict.fromkeys(column for figure in members for column in figure.values))
+        last = ["target"] if any(figure.target for figure in members) else []
+        rows = [
+            [
+                figure.name,
+                *(shown(figure.values[column]) if column in figure.values else "" for column in columns),
+                figure.unit,
+                *(figure.target for _ in last),
+            ]
+            for figure in members
         ]
-        for figure in figures
-    ]
-    return header, rows
+        yield heading, ["", *columns, "unit", *last], rows
 
 
-def table(result: Result) -> Any:
+def printed(result: Result) -> Iterator[Any]:
     """For a terminal."""
     from rich.table import Table
 
-    header, rows = rows_of(result.figures)
     busy = " [machine was busy]" if result.is_busy else ""
-    shape = Table(title=f"{result.title}{' (quick)' if result.quick else ''}{busy}", title_justify="left")
-    for number, name in enumerate(header):
-        shape.add_column(name, justify="left" if number in (0, len(header) - 1) else "right", no_wrap=True)
-    for row in rows:
-        shape.add_row(*row)
-    return shape
+    yield f"[bold]{result.title}{' (quick)' if result.quick else ''}{busy}[/bold]"
+    for heading, header, rows in tables_of(result.figures):
+        shape = Table(title=heading or None, title_justify="left")
+        for number, name in enumerate(header):
+            shape.add_column(name, justify="right" if 0 < number <= len(header) - 2 else "left", no_wrap=True)
+        for row in rows:
+            shape.add_row(*row)
+        yield shape
 
 
 def markdown(result: Result) -> str:
-    """A table, and under what it was taken."""
-    header, rows = rows_of(result.figures)
-    lines = [f"| {' | '.join(header)} |", f"|{'|'.join('---' if n == 0 else '--:' for n in range(len(header)))}|"]
-    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
+    """The tables, and under what they were taken."""
+    lines = []
+    for heading, header, rows in tables_of(result.figures):
+        lines += [f"**{heading}**", ""] if heading else []
+        lines += [f"| {' | '.join(header)} |", f"|{'|'.join('--:' if n else '---' for n in range(len(header)))}|"]
+        lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
+        lines.append("")
     facts = result.machine
     where = f"{facts.get('cores')} cores ({facts.get('cpu')}), Python {facts.get('python')}"
-    lines += ["", f"`{result.command}`, {result.at[:10]}, {result.took_seconds:.0f} s; {where}."]
+    lines.append(f"`{result.command}`, {result.at[:10]}, {result.took_seconds:.0f} s; {where}.")
     if result.is_busy:
         lines.append(f"**Taken on a busy machine** ({result.busy_before:.0%} in use before the start): too high.")
     return "\n".join(lines)

@@ -13,10 +13,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Memory(NamedTuple):
-    """MB of a process and its children. rss counts shared pages in full in each process, pss its share of them."""
+    """MB of a process with its children. largest: resident in the largest of them; shared: of all together, what they
+    share with other processes divided among these (PSS).
+    """
 
-    rss: float
-    pss: float
+    largest: float
+    shared: float
 
 
 def members() -> dict[int, list[int]]:
@@ -55,18 +57,18 @@ def memory(groups: Mapping[str, int]) -> dict[str, Memory]:
 
 
 def _sum(pids: list[int]) -> Memory:
-    rss = pss = 0
-    for pid in pids:
-        try:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except OSError:
-            continue
-        for line in text.splitlines():
-            if line.startswith("Rss:"):
-                rss += int(line.split()[1])
-            elif line.startswith("Pss:"):
-                pss += int(line.split()[1])
-    return Memory(rss / 1000, pss / 1000)
+    used = [_kilobytes(pid) for pid in pids]
+    return Memory(max((rss for rss, _ in used), default=0) / 1000, sum(pss for _, pss in used) / 1000)
+
+
+def _kilobytes(pid: int) -> tuple[int, int]:
+    """RSS and PSS; zeros when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0, 0
+    by_name = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("Rss:", "Pss:"))}
+    return by_name.get("Rss", 0), by_name.get("Pss", 0)
 
 
 def busy_share(seconds: float = 1.0) -> float:
