@@ -208,3 +208,68 @@ def test_finalizers_hold_custom_objects(api, things, thing):
     assert held["metadata"]["generation"] == 2
     api.patch(f"{things}/a", {"metadata": {"finalizers": []}})
     assert api.get(f"{things}/a").status == 404
+
+
+RULES = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "x-kubernetes-validations": [
+                {"rule": "!has(self.replicas) || !has(self.weight)", "message": "choose one of them"},
+                {"rule": "has(self.replicas) == has(oldSelf.replicas)", "message": "cannot switch"},
+            ],
+            "properties": {
+                "replicas": {"type": "integer"},
+                "weight": {"type": "integer"},
+                "key": {
+                    "type": "string",
+                    "maxLength": 63,
+                    "x-kubernetes-validations": [
+                        {"rule": "self.matches('^[a-z]+$')"},
+                        {"rule": "self == oldSelf", "message": "fixed"},
+                    ],
+                },
+                "labels": {
+                    "type": "object",
+                    "maxProperties": 10,
+                    "additionalProperties": {"type": "string", "maxLength": 63},
+                    "x-kubernetes-validations": [{"rule": "self.all(k, k != 'no')", "message": "not this one"}],
+                },
+            },
+        }
+    },
+}
+
+
+@pytest.fixture
+def ruled(define, namespace):
+    return f"{define(schema=RULES)}/namespaces/{namespace}/widgets"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"replicas": 1, "weight": 2}, "spec", "choose one of them"),
+        ({"key": "UP"}, "spec.key", "failed rule: self.matches('^[a-z]+$')"),
+        ({"labels": {"no": "x"}}, "spec.labels", "not this one"),
+    ],
+)
+def test_rules(api, ruled, spec, field, message):
+    _, _, group, version, *_ = ruled.split("/")
+    body = {"apiVersion": f"{group}/{version}", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
+    refused = api.post(ruled, body)
+    assert (refused.status, refused.reason) == (422, "Invalid")
+    (cause,) = refused.body["details"]["causes"]
+    assert cause["field"] == field
+    assert message in cause["message"]
+
+
+def test_rules_about_changes(api, ruled):
+    _, _, group, version, *_ = ruled.split("/")
+    spec = {"key": "a", "replicas": 1}
+    body = {"apiVersion": f"{group}/{version}", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
+    assert api.post(ruled, body).status == 201
+    assert api.patch(f"{ruled}/a", {"spec": {"replicas": 2}}).status == 200
+    assert "fixed" in api.patch(f"{ruled}/a", {"spec": {"key": "b"}}).message
+    assert "cannot switch" in api.patch(f"{ruled}/a", {"spec": {"replicas": None}}).message

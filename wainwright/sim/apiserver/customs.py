@@ -7,7 +7,7 @@ from typing import Any
 
 from wainwright.sim.apiserver.errors import Fault, invalid, required
 from wainwright.sim.apiserver.kinds import Column, Kind, Object, ScalePaths
-from wainwright.sim.apiserver.schemas import rules
+from wainwright.sim.apiserver.rules import has_rules, unchecked
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -27,6 +27,7 @@ def _kind(spec: Object, names: Object, version: Object) -> Kind:
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     selectable = version.get("selectableFields") or ()
+    schema = version["schema"]["openAPIV3Schema"]
     return Kind(
         spec["group"],
         version["name"],
@@ -47,7 +48,8 @@ def _kind(spec: Object, names: Object, version: Object) -> Kind:
         unconditional_update=False,
         fields={field["jsonPath"].strip("."): _path(field["jsonPath"]) for field in selectable},
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
-        schema=(version.get("schema") or {}).get("openAPIV3Schema") or {"x-kubernetes-preserve-unknown-fields": True},
+        schema=schema,
+        has_rules=has_rules(schema),
         custom=True,
     )
 
@@ -111,12 +113,12 @@ def _condition(type_: str, reason: str, message: str, at: str) -> dict[str, str]
 
 
 def unchecked_rules(definition: Object) -> list[str]:
-    """One warning per version and path with CEL rules, none of which this server evaluates."""
+    """One warning per version and path with CEL rules that this server does not evaluate."""
     warnings = []
     for version in definition["spec"]["versions"]:
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         counts: dict[str, int] = {}
-        for path, _ in rules(schema):
+        for path, _ in unchecked(schema):
             counts[path] = counts.get(path, 0) + 1
         warnings += [
             f"{count} x-kubernetes-validations of {version['name']} {path or 'the object'} are not checked"

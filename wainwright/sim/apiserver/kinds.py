@@ -38,6 +38,7 @@ class Kind:
     storage: key of the collection that holds the objects; kinds that are two views of the same objects share it.
     unconditional_update: may a PUT leave out metadata.resourceVersion?
     fields: extra field selectors, path by label; metadata.name and metadata.namespace always work.
+    has_rules: are there CEL rules in the schema?
     inward, outward: conversion of a whole object to and from what is stored; None where only apiVersion differs.
     """
 
@@ -58,6 +59,7 @@ class Kind:
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     schema: Mapping[str, Any] | None = None
+    has_rules: bool = False
     custom: bool = False
     storage: str = ""
     inward: Callable[[Object], Object] | None = None

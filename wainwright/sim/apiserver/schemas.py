@@ -234,15 +234,3 @@ def _validate_combinations(value: Any, schema: Schema, path: str) -> Iterator[Fa
 
 def _fits(value: Any, schema: Schema, path: str) -> bool:
     return next(validate(value, schema, path), None) is None
-
-
-def rules(schema: Schema, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every CEL rule in a schema: the path it applies to (`` for the object itself) and the rule."""
-    for rule in schema.get("x-kubernetes-validations") or ():
-        yield path, str(rule.get("rule", ""))
-    for name, inner in (schema.get("properties") or {}).items():
-        yield from rules(inner, f"{path}.{name}" if path else name)
-    if isinstance(schema.get("items"), dict):
-        yield from rules(schema["items"], f"{path}[]")
-    if isinstance(schema.get("additionalProperties"), dict):
-        yield from rules(schema["additionalProperties"], f"{path}.*")

@@ -28,6 +28,7 @@ from wainwright.sim.apiserver.errors import (
 )
 from wainwright.sim.apiserver.kinds import Kind, Object, Registry
 from wainwright.sim.apiserver.requests import timestamp
+from wainwright.sim.apiserver.rules import broken
 from wainwright.sim.apiserver.shapes import shape_of
 from wainwright.sim.apiserver.store import Record, Store
 from wainwright.sim.apiserver.validation import validate, validate_metadata, validate_update
@@ -346,6 +347,8 @@ class Writer:
             faults += _metadata_changes(metadata, old["metadata"])
         if kind.schema is not None:
             faults += islice(schemas.validate(obj, kind.schema), _MOST_FAULTS)
+            if kind.has_rules and not faults:
+                faults += islice(broken(obj, old, kind.schema), _MOST_FAULTS)
         elif not faults:
             try:
                 faults += islice(validate(kind, obj), _MOST_FAULTS)
