@@ -333,7 +333,8 @@ class Allocation:
         group = batch.group
         problem = self.problem
         keys = sorted({rule.key for rule in zonal} | {tally.key for tally in touched} | {key for _, key in inverse})
-        cells = self._cells(keys, options, nodes)
+        filters = [t for t in touched if not t.pins and not (t.options_in.all() and t.nodes_in.all())]
+        cells = self._cells(keys, filters, options, nodes)
         rules = [(rule, self._tally(rule, group), keys.index(rule.key)) for rule in zonal]
         mine = frozenset(group.shape.populations)
         own_apart = [
@@ -384,7 +385,7 @@ class Allocation:
                     -float(support[at]),
                     0.0 if free[at] > 0 else 1.0,
                     0.0 if free[at] > 0 or self.balanced else cost[at],
-                    float(sum(int(t.counts[code[i]]) for t, i in counted)),
+                    float(sum(int(t.counts[code[i]]) * (1 if t.claimants is None else -1) for t, i in counted)),
                     float(at),
                 )
                 if best is None or rank < best[0]:
@@ -503,14 +504,19 @@ class Allocation:
     def _counts_in(tally: Tally, options: Bools, nodes: Ints) -> bool:
         return bool((tally.options_in & options).any() or (len(nodes) and tally.nodes_in[nodes].any()))
 
-    def _cells(self, keys: Sequence[str], options: Bools, nodes: Bools) -> list[tuple[tuple[int, ...], Bools, Ints]]:
-        """Per combination of domains: its codes, its options, its existing nodes."""
+    def _cells(
+        self, keys: Sequence[str], filters: Sequence[Tally], options: Bools, nodes: Bools
+    ) -> list[tuple[tuple[int, ...], Bools, Ints]]:
+        """Per combination of domains: its codes, its options, its existing nodes.
+
+        filters: tallies that count only some nodes; a cell is counted by each of them as a whole or not at all.
+        """
         tables = [self.problem.domains(key) for key in keys]
         at_options, at_nodes = np.flatnonzero(options), np.flatnonzero(nodes)
         stacked = np.concatenate(
             [
-                np.stack([t.options[at_options] for t in tables]),
-                np.stack([t.nodes[at_nodes] for t in tables]),
+                np.stack([*(t.options[at_options] for t in tables), *(f.options_in[at_options] for f in filters)]),
+                np.stack([*(t.nodes[at_nodes] for t in tables), *(f.nodes_in[at_nodes] for f in filters)]),
             ],
             axis=1,
         )
@@ -526,8 +532,9 @@ class Allocation:
 
     def _cell_id(self, keys: Sequence[str], code: Sequence[int]) -> int:
         number = 0
-        for key, value in zip(keys, code, strict=True):
-            number = number * (len(self.problem.domains(key).values) + 2) + value + 2
+        sizes = [len(self.problem.domains(key).values) + 2 for key in keys]
+        for size, value in zip([*sizes, *([3] * (len(code) - len(keys)))], code, strict=True):
+            number = number * size + value + 1
         return number
 
     def _unit_cost(self, sizes: tuple[int, ...], options: Bools) -> float:

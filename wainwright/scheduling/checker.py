@@ -846,6 +846,7 @@ class _Check:
                                 break
 
     def _affinity(self) -> Iterator[Violation]:
+        first: dict[str, set[str | None]] = defaultdict(set)
         for place in self.places:
             for owner in {self._text(p) + repr(p.metadata.labels): p for p in place.new}.values():
                 side = owner.spec.affinity.pod_affinity if owner.spec.affinity is not None else None
@@ -853,13 +854,20 @@ class _Check:
                     key = OTHER_NAMES.get(term.topology_key, term.topology_key)
                     domain = place.domain(key)
                     found: set[str | None] = set()
+                    before = False
                     for other in self.places:
                         if any(
                             pod is not owner and self._term_takes(term, owner, pod) for pod in (*other.old, *other.new)
                         ):
                             found.add(other.domain(key))
-                    first = not found and self._term_takes(term, owner, owner)
-                    if domain is None or (domain not in found and not first):
+                        before = before or any(self._term_takes(term, owner, pod) for pod in other.old)
+                    alone = domain is not None and domain not in found
+                    if alone and not before and self._term_takes(term, owner, owner):
+                        # It can have come first, but only one domain can have been the first.
+                        firsts = first[repr((term, owner.metadata.namespace))]
+                        firsts.add(domain)
+                        alone = len(firsts) > 1
+                    if domain is None or alone:
                         yield Violation(
                             rule="pod-affinity",
                             where=place.name,
