@@ -401,6 +401,10 @@ class ClaimRecords:
         claims, nominations, closed = self._store.run("sweep", most)
         return Overdue(claims=tuple(claims), nominations=tuple(nominations), solve=bool(closed))
 
+    def wake_retries(self, why: str) -> None:
+        """Something changed that could help pods that were not placed: they are looked at again soon."""
+        self._store.run("wake_retries", why)
+
     # Nominations and offerings ---------------------------------------------------------------------------------------
 
     def nominate(

@@ -56,6 +56,7 @@ class FailingClaims:
         self._end(record, claim, instances)
         lease.demand()
         self._records.over(lease, f"{record.reason}: {record.message}".strip(": "))
+        self._records.wake_retries(f"claim {record.name} failed")
         return None
 
     def _look_and_mark(

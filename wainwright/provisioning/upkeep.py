@@ -144,6 +144,8 @@ class Upkeep:
             self._records.begin_nominations(step.node, step.claim, keep_ms=keep_ms)
         if step.node_patch is not None:
             self._kube.merge_patch(NODES, step.node, step.node_patch)
+        if step.opens:
+            self._records.wake_retries(f"node {step.node} is ready")
         if step.status_patch is not None:
             self._kube.merge_patch(NODE_CLAIMS, step.claim, step.status_patch, subresource="status")
         return "ready" if step.opens else "updated"

@@ -2,10 +2,13 @@
 in turn, Redis is emptied at each of them; every pod gets its node all the same, and none is bought twice.
 """
 
+import msgspec
 import pytest
 
 from tests.unit.provisioning.crashing import Actor, Killed, Paused
 from tests.unit.provisioning.world import World
+from wainwright.cloud.errors import InsufficientCapacity
+from wainwright.scheduling.instance_types import OfferingKey
 
 MOST_CALLS = 40
 
@@ -187,3 +190,50 @@ def test_two_launchers_interleaved_at_every_pair_of_calls_buy_once(a_world):
                 bought_once(world)
             except AssertionError as error:
                 raise AssertionError(f"i={i} j={j}: {error}\n{one.calls}\n{two.calls}") from error
+
+
+@every_call
+@pytest.mark.parametrize("seconds", [5, 12, 34, 45])
+def test_a_launcher_that_slept_through_a_shortage_does_not_buy_beside_the_others(a_world, index, seconds):
+    """While it sleeps, another is told that there is no capacity at all; there is some again before it wakes. What it
+    was allowed to ask for may still arrive, so nobody may buy elsewhere for its pods until that has expired.
+    """
+    world = a_world()
+    claim = first_claim(world)
+    actor = Actor(world, "sleeper")
+    paused = Paused(actor, lambda: actor.launch(claim))
+    paused.step(index)
+    world.cloud.sold_out = (OfferingKey("*", "*", "*"),)
+    for _ in range(seconds):
+        world.tick()
+    world.cloud.sold_out = ()
+    world.redis.delete("wainwright:unavailable")
+    for _ in range(2):
+        world.tick()
+    paused.finish()
+    world.settle()
+    assert not world.cloud.doubles
+    assert sum(launch.ended_at is None for launch in world.launches()) == 1
+
+
+@pytest.mark.parametrize("seconds", [5, 12, 34, 45])
+def test_a_new_attempt_waits_until_requests_of_the_last_one_have_expired(a_world, seconds):
+    """One sleeps right before its call; the next holder learns that the cheapest type is sold out, and could go on with
+    the others: if it did, and room came back, both requests would be carried out.
+    """
+    world = a_world()
+    claim = first_claim(world)
+    options = msgspec.json.decode(world.redis.hget(f"wainwright:claim:{claim}", "options"))
+    actor = Actor(world, "sleeper")
+    paused = Paused(actor, lambda: actor.launch(claim))
+    while not actor.calls or actor.calls[-1] != "cloud create":
+        paused.step()
+    cheapest = OfferingKey("*", options[0]["instance_type"], "*")
+    world.clock.advance(5)
+    world.cloud.next_errors = [InsufficientCapacity((cheapest,))]
+    for _ in range(seconds):
+        world.tick()
+    paused.finish()
+    world.settle()
+    assert not world.cloud.doubles
+    assert len(world.launches()) == 1

@@ -20,6 +20,7 @@ from wainwright.batching.batcher import Batcher, Item
 from wainwright.batching.claims import ClaimRecords
 from wainwright.batching.locks import SOLVE_LEASE_MS, WINDOW_LEASE_MS, Lock
 from wainwright.batching.pools import use_pool
+from wainwright.batching.retries import take_due
 from wainwright.batching.shards import close_window, lock_name, open_windows, shard_of
 from wainwright.cloud.simulated.memory import MemoryProvider
 from wainwright.cloud.simulated.types import generated_catalog
@@ -292,6 +293,7 @@ class World:
         self.kube_scheduler()
         self.sync()
         self.route()
+        take_due(self.store)
         self.close_windows()
         self.solve()
         self.parts.upkeep.sweep(SHARDS)
