@@ -618,10 +618,16 @@ class Allocation:
         return reserved if reserved.any() else options
 
     def excess(self, lot: Lot, node: int = -1) -> int:
-        """By how many pods a lot's domain is now over the skew that its own spread rules allow (after failures)."""
+        """How many pods of a lot must leave its domain after others failed to get where they were meant to go.
+
+        Those by which the domain is now over the skew its spread rules allow; all of them, where the pods they were to
+        be near to are not there. node: the existing node they are on, if they are.
+        """
         mine = frozenset(lot.group.shape.populations)
         worst = 0
         for rule in self._ladder(lot.group)[lot.level].rules:
+            if rule.kind is RuleKind.AFFINITY and not rule.by_host and self._is_lonely(lot, rule, node):
+                return 1 << 40
             if rule.kind is not RuleKind.SPREAD or rule.by_host or rule.is_soft or rule.population not in mine:
                 continue
             tally = self._tally(rule, lot.group)
@@ -632,6 +638,28 @@ class Allocation:
             low = int(tally.counts[tally.eligible].min()) if domains and domains >= rule.min_domains else 0
             worst = max(worst, int(tally.counts[codes[0]]) - low - rule.max_skew)
         return worst
+
+    def _is_lonely(self, lot: Lot, rule: Rule, node: int) -> bool:
+        tally = self._tally(rule, lot.group)
+        codes = np.unique(tally.domains[lot.mask]) if node < 0 else tally.node_domains[node : node + 1]
+        if len(codes) != 1 or codes[0] < 0:
+            return False
+        if tally.counts[codes[0]] <= 0:
+            return True
+        old = self.problem.node_members.get(rule.population)
+        if rule.population not in lot.group.shape.populations or old is None or not old.any():
+            return False
+        if old[tally.node_domains == codes[0]].any():
+            return False
+        claimants = 0
+        for other, index, count in (
+            *((each, -1, len(each.pods)) for each in self.lots),
+            *((each, at, len(members)) for at, each, members in self.on_nodes),
+        ):
+            if rule in self._ladder(other.group)[other.level].rules:
+                there = np.unique(tally.domains[other.mask]) if index < 0 else tally.node_domains[index : index + 1]
+                claimants += count if len(there) == 1 and there[0] == codes[0] else 0
+        return int(tally.counts[codes[0]]) <= claimants
 
     def take_off_node(self, entry: int, count: int) -> list[Pod]:
         """Take the last `count` pods of an entry of `on_nodes` off its node again."""

@@ -99,6 +99,7 @@ class Shop:
         for column, count, repeat in zip(ranked.tolist(), repeats[0].tolist(), repeats[1].tolist(), strict=True):
             option = int(menu.options[column])
             times = min(max(repeat, 1), bins.affordable(option), -(-int(bins.left[lot.index]) // count))
+            times = min(times, 1) if lot.host.beside else times
             opened = 0
             for _ in range(max(times, 0)):
                 if not bins.left[lot.index]:

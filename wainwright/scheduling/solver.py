@@ -17,6 +17,7 @@ from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.plan import Placement, Plan, Reason, ReasonCode, SolveBudget, Unplaced
 from wainwright.scheduling.problem import Problem
 from wainwright.scheduling.reasons import Explainer
+from wainwright.scheduling.rules import RuleKind
 from wainwright.scheduling.snapshot import Snapshot
 
 
@@ -120,19 +121,25 @@ def _level(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> 
                 over = lot.pods[placed - excess :]
                 del lot.pods[placed - excess :]
                 allocation.take_back(lot, over)
-                _uneven(by_group[lot.group.index], over)
+                _uneven(by_group[lot.group.index], over, lonely=excess == placed)
                 changed = True
         for entry, (node, lot, members) in enumerate(list(allocation.on_nodes)):
             excess = min(allocation.excess(lot, node), len(members)) if members else 0
             if excess > 0:
-                _uneven(by_group[lot.group.index], allocation.take_off_node(entry, excess))
+                over = allocation.take_off_node(entry, excess)
+                _uneven(by_group[lot.group.index], over, lonely=excess == len(members))
                 changed = True
 
 
-def _uneven(batch: Batch, over: list[Pod]) -> None:
+def _uneven(batch: Batch, over: list[Pod], *, lonely: bool) -> None:
     batch.pods = [*batch.pods, *over]
-    batch.blocked = ReasonCode.TOPOLOGY_SPREAD
-    batch.blocked_by = "another of its domains has no room for more, and its spread allows no more here"
+    rules = {rule.kind for rule in batch.group.shape.rules if not rule.by_host and not rule.is_soft}
+    if lonely and RuleKind.AFFINITY in rules:
+        batch.blocked = ReasonCode.POD_AFFINITY
+        batch.blocked_by = "the pods it must be near to have no place"
+    else:
+        batch.blocked = ReasonCode.TOPOLOGY_SPREAD
+        batch.blocked_by = "another of its domains has no room for more, and its spread allows no more here"
 
 
 def _placed(allocation: Allocation, packer: Packer) -> list[tuple[Lot, list[Pod]]]:

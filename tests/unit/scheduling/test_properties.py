@@ -156,7 +156,7 @@ def clusters(draw, limits=True):
     )
 
 
-SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 @SOME
