@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -19,6 +19,9 @@ from rich.console import Console
 from config.settings import Settings, documentation, environment, variables
 from wainwright.errors import StoreUnavailable, WainwrightError
 from workers.process import EXIT_USAGE, settings_or_exit
+
+if TYPE_CHECKING:
+    from workers.plan.inputs import CurrentCluster
 
 EXIT_FAILED = 1
 
@@ -276,6 +279,77 @@ def pod(
         say_json(report)
     else:
         out.print(render_pod_report(report))
+
+
+class PlanOutput(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class ClusterOption(StrEnum):
+    NONE = "none"
+    CURRENT = "current"
+
+
+@cli.command()
+def plan(
+    manifests: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f", "--filename", metavar="MANIFESTS", help="file, folder or - (standard input); may be repeated"
+        ),
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="[MANIFESTS]...", help="the same as -f")] = None,
+    node_pools: Annotated[
+        str | None, typer.Option("--nodepools", help="NodePools; each takes the place of one of its name elsewhere")
+    ] = None,
+    catalog: Annotated[
+        Path | None, typer.Option(help="types and prices (packing-catalog/v1); default: the simulated cloud's")
+    ] = None,
+    cluster: Annotated[
+        ClusterOption, typer.Option(help="current: beside what the running Wainwright sees; none: an empty cluster")
+    ] = ClusterOption.NONE,
+    scenario: Annotated[
+        Path | None, typer.Option(help="a packing scenario (packing-scenario/v1), plain or gzipped, instead")
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="POD", help="tell about this pod only: where it goes, and why")
+    ] = None,
+    output: Annotated[
+        PlanOutput, typer.Option("--output", "-o", help="json, yaml: packing-output/v1")
+    ] = PlanOutput.TEXT,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Tell what would happen, with no cluster: which nodes these manifests need, what they cost, what has no place.
+
+    Exit status: 0 when every pod has a place, 1 when some have none, 2 when the input cannot be used, 70 when the
+    checker finds a fault in the plan (then it is not shown).
+    """
+    from workers.plan.command import PlanOptions, run_plan
+
+    def current() -> CurrentCluster:
+        from tasks.context import make_store
+        from workers.plan.current import read_current
+
+        settings = running_settings(folder)
+        return read_current(make_store(settings), settings)
+
+    options = PlanOptions(
+        manifests=(*(manifests or ()), *(more or ())),
+        node_pools=node_pools,
+        catalog=catalog,
+        scenario=scenario,
+        current=cluster is ClusterOption.CURRENT,
+    )
+    answer = run_plan(options, explained=explain, form=output.value, stdin=sys.stdin.buffer.read, current=current)
+    if answer.problem:
+        err.print(answer.problem, style="red", markup=False, soft_wrap=True)
+    elif isinstance(answer.shown, str):
+        sys.stdout.write(answer.shown)
+    else:
+        Console(highlight=False, width=min(80, out.width)).print(answer.shown)
+    raise typer.Exit(answer.status)
 
 
 @cli.command()
