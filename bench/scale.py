@@ -20,7 +20,7 @@ from wainwright.kube.resources import NODE_POOLS
 from workers.demo.observer import Observer
 from workers.stack import Stack, StackOptions
 
-PADDING = 1300
+PADDING = 600
 """Makes a pod 2.5 KB as the API server stores it."""
 EMBEDDED = ("redis", "api-server", "cloud", "controllers")
 

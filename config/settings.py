@@ -89,6 +89,9 @@ class SolveSettings(Group):
     keep_inputs_hours: float = Field(24.0, gt=0)
     """How long plans, and the input each was computed from, stay readable in Redis."""
 
+    keep_inputs_mb: float = Field(256.0, ge=0)
+    """So much of these inputs is kept at most; the oldest go first. One is 6 MB in a cluster of 10,000 pods."""
+
 
 class LaunchSettings(Group):
     binding: Literal["direct", "scheduler"] = "direct"

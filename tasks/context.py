@@ -121,6 +121,7 @@ class Context:
             preferences=solve.preferences,
             min_values=solve.min_values,
             keep_seconds=solve.keep_inputs_hours * 3600,
+            keep_bytes=round(solve.keep_inputs_mb * 1e6),
         )
         return SolvePass(self.store, self.cloud, self.hints, policy, self.clock)
 

@@ -163,7 +163,7 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "plan:<id>:input",
         "string",
         "record",
-        "What the plan was computed from: JSON {snapshot, pods, now}; kept a day",
+        "What the plan was computed from: JSON {snapshot, pods, now, …}; kept a day, or until newer ones need the room",
         "GET {}plan:<id>:input",
     ),
     KeySpec("plans", "sorted set", "record", "Plan ids by time", "ZREVRANGE {}plans 0 9 WITHSCORES"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,20 @@ from wainwright.scheduling.instance_types import OfferingKey
 
 T = TypeVar("T")
 
+SOLVE_KINDS: Final = (
+    "nodeclaims",
+    "nodes",
+    "pods",
+    "nodepools",
+    "daemonsets",
+    "namespaces",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "storageclasses",
+    "csinodes",
+)
+"""What a solve looks at; the view has other kinds too."""
+
 
 class ClusterReader:
     """Reads ClusterStates; keeps what it decoded, so that the next reading decodes only what changed.
@@ -26,8 +40,8 @@ class ClusterReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._decoders = {kind: msgspec.json.Decoder(of.as_type) for kind, of in KINDS_BY_NAME.items()}
-        self._known: dict[str, dict[bytes, tuple[bytes, Any]]] = {kind: {} for kind in KINDS_BY_NAME}
+        self._decoders = {kind: msgspec.json.Decoder(KINDS_BY_NAME[kind].as_type) for kind in SOLVE_KINDS}
+        self._known: dict[str, dict[bytes, tuple[bytes, Any]]] = {kind: {} for kind in SOLVE_KINDS}
 
     def fetch(self) -> list[Any]:
         """Everything as Redis has it at one instant. Raises StoreUnavailable."""
@@ -38,7 +52,7 @@ class ClusterReader:
             pipe.hgetall(keys.view_meta)
             pipe.hgetall(keys.planned)
             pipe.zrange(keys.unavailable, 0, -1, withscores=True)
-            for kind in KINDS_BY_NAME:
+            for kind in SOLVE_KINDS:
                 pipe.hgetall(keys.view(kind))
             store.queue(pipe, "claims_read")
             answers: list[Any] = pipe.execute()
@@ -49,7 +63,7 @@ class ClusterReader:
         (seconds, microseconds), meta, planned, unavailable, *kinds, claims = answers
         now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         check_view(_text(meta), now_ms)
-        objects = {kind: self._decode(kind, raw) for kind, raw in zip(KINDS_BY_NAME, kinds, strict=True)}
+        objects = {kind: self._decode(kind, raw) for kind, raw in zip(SOLVE_KINDS, kinds, strict=True)}
         return ClusterState(
             epoch=meta[b"epoch"].decode(),
             version=int(meta.get(b"version", b"0")),

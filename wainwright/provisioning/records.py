@@ -113,6 +113,7 @@ def record_payload(
     now_ms: int,
     keep_ms: int,
     keep_plans: int,
+    keep_bytes: int,
     facts: Mapping[str, str],
 ) -> tuple[bytes, list[str], list[str]]:
     """The record script's payload (its shape: lua/record.lua), the claims' names, the batches to nominate.
@@ -181,6 +182,7 @@ def record_payload(
         "catalogs": {c.version: msgspec.json.encode(c).decode() for c in catalogs.values()},
         "keep_ms": keep_ms,
         "keep_plans": keep_plans,
+        "keep_bytes": keep_bytes,
         "batches": [
             {"id": batch, "pool": members[0].pool if members else "", "over": over[batch]}
             for batch, members in batches.items()

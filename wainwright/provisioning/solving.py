@@ -28,7 +28,8 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class SolvePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """seconds: a solve is stopped then and keeps what it has. keep_*: how long and how many plans stay readable.
+    """seconds: a solve is stopped then and keeps what it has. keep_*: how long and how many plans stay readable,
+    and how many bytes of their inputs.
 
     work_units, improvement_units: see SolveBudget.
     """
@@ -41,6 +42,7 @@ class SolvePolicy(msgspec.Struct, frozen=True, kw_only=True):
     min_values: str = "Strict"
     keep_seconds: float = 86_400.0
     keep_plans: int = 200
+    keep_bytes: int = 256_000_000
 
 
 class SolveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +131,7 @@ class SolvePass:
             now_ms=int(state.read_at.timestamp() * 1000),
             keep_ms=int(self._policy.keep_seconds * 1000),
             keep_plans=self._policy.keep_plans,
+            keep_bytes=self._policy.keep_bytes,
             facts={f"{phase}_ms": f"{spent:.0f}" for phase, spent in laps.spent_ms.items()},
         )
         source = msgspec.json.encode(SolveInput.of(snapshot, pods, state.read_at, budget))

@@ -9,9 +9,10 @@ import pytest
 from tests.conftest import fake_store
 from tests.contract.solving.world import World, a_node_pool, a_pod
 from wainwright.batching.locks import SOLVE_LEASE_MS, Lock
+from wainwright.clock import SystemClock
 from wainwright.cloud.errors import NodeClassNotReady
 from wainwright.errors import ViewNotReady
-from wainwright.provisioning.solving import replay
+from wainwright.provisioning.solving import SolvePass, SolvePolicy, replay
 from wainwright.scheduling.solver import solve
 
 
@@ -233,3 +234,33 @@ def test_a_recorded_plan_solved_again_is_the_same(world):
     assert again is not None
     assert again.is_same
     assert replay(world.store, "no-such-plan") is None
+
+
+def test_inputs_of_older_plans_go_when_they_need_too_much_room(world):
+    policy = SolvePolicy(keep_bytes=1)
+    world.solver = SolvePass(world.store, world.cloud, world.hints, policy, SystemClock())
+    plans = []
+    for number in range(2):
+        world.closed_batch(a_pod(f"p{number}"), name=f"batch-{number}")
+        plans.append(world.solve().plan)
+    assert [world.redis.exists(world.keys.plan(plan)) for plan in plans] == [1, 1]
+    assert [world.redis.exists(world.keys.plan_input(plan)) for plan in plans] == [0, 1]
+    assert replay(world.store, plans[0]) is None
+
+
+def test_a_plan_is_solved_again_with_the_budget_that_it_was_made_with(world):
+    policy = SolvePolicy(work_units=10_000_000, improvement_units=0)
+    world.solver = SolvePass(world.store, world.cloud, world.hints, policy, SystemClock())
+    world.closed_batch(*(a_pod(f"p{number}", cpu=f"{number}00m") for number in range(1, 20)))
+    plan = world.solve().plan
+    given = json.loads(world.redis.get(world.keys.plan_input(plan)))
+    assert (given["work_units"], given["improvement_units"]) == (10_000_000, 0)
+    assert replay(world.store, plan).is_same
+
+
+def test_a_pass_tells_what_each_phase_took(world):
+    world.closed_batch(a_pod("a"))
+    report = world.solve()
+    phases = ["take", "read", "decode", "prepare", "solve", "encode", "record"]
+    assert list(report.spent_ms) == phases
+    assert all(f"{phase}_ms" in world.plan(report) for phase in phases[:5])

@@ -1,6 +1,6 @@
 -- Records a plan: its effects, its claims, its batches; one step, refused when the solve lock was lost.
 -- holder, fence, epoch of the view it was computed from, payload (JSON):
---   plan: id; fields: {…} of plan:<id>; input: text; catalogs: {version: text}; keep_ms, keep_plans
+--   plan: id; fields: {…} of plan:<id>; input: text; catalogs: {version: text}; keep_ms, keep_plans, keep_bytes
 --   batches: [{id, pool, over: [[uid, entry], …]}]     over: dropped or unplaced, their gates open now
 --   claims: [{name, fields: [k, v, …], pods: [[uid, meta], …], why}]     why: what its pods are told
 --   rests: [[uid, meta, claim], …]   nodes: [[uid, meta, node], …]
@@ -87,5 +87,11 @@ for _, gone in ipairs(old) do
   redis.call('UNLINK', P .. 'plan:' .. gone, P .. 'plan:' .. gone .. ':input')
 end
 redis.call('SET', key .. ':input', A[5], 'PX', int(plan.keep_ms))
+-- Inputs grow with the cluster: the oldest go where all together are larger than keep_bytes.
+local bytes = 0
+for _, kept in ipairs(redis.call('ZRANGE', P .. 'plans', 0, -1, 'REV')) do
+  bytes = bytes + redis.call('STRLEN', P .. 'plan:' .. kept .. ':input')
+  if bytes > plan.keep_bytes and kept ~= id then redis.call('UNLINK', P .. 'plan:' .. kept .. ':input') end
+end
 note('plan recorded', id, A[6], A[1])
 return { 1, back }
