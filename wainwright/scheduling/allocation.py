@@ -17,7 +17,7 @@ from wainwright.api.names import RESERVED
 from wainwright.api.pods import Pod
 from wainwright.scheduling.groups import Group
 from wainwright.scheduling.hosts import Hosts
-from wainwright.scheduling.lots import HostRules, Lot, host_rules
+from wainwright.scheduling.lots import HostRules, Share, host_rules
 from wainwright.scheduling.meter import Meter
 from wainwright.scheduling.plan import ReasonCode
 from wainwright.scheduling.problem import Problem
@@ -70,15 +70,15 @@ class Batch:
 
 
 class Allocation:
-    """Deals out groups. lots: what needs new nodes. placed: existing node and pod."""
+    """Deals out groups. shares: what needs new nodes. on_nodes: existing node, share, pods of it that go there."""
 
     def __init__(self, problem: Problem, meter: Meter, *, balanced: bool = False) -> None:
         self.problem = problem
         self.balanced = balanced
         self.meter = meter
         self.hosts: Hosts = problem.make_hosts()
-        self.lots: list[Lot] = []
-        self.on_nodes: list[tuple[int, Lot, list[Pod]]] = []
+        self.shares: list[Share] = []
+        self.on_nodes: list[tuple[int, Share, list[Pod]]] = []
         self.failed: list[Batch] = []
         self.variants: dict[int, list[Variant]] = {}
         self._tallies: dict[tuple[int, str, object], Tally] = {}
@@ -102,7 +102,12 @@ class Allocation:
     # -- what the rules look at ---------------------------------------------------------------------------------
 
     def _populations_named_by_host(self) -> frozenset[int]:
-        named = {rule.population for group in self.problem.groups for rule in group.shape.rules if rule.by_host}
+        named = {
+            rule.population
+            for group in self.problem.groups
+            for rule in group.shape.rules
+            if rule.by_host and rule.kind is not RuleKind.SPREAD
+        }
         named |= {number for (number, key) in self.problem.node_apart if Rule(RuleKind.AFFINITY, key, number).by_host}
         return frozenset(named)
 
@@ -345,7 +350,7 @@ class Allocation:
         closed = batch.closed.get(batch.level, set())
         counted = [(tally, keys.index(tally.key)) for tally in touched]
         sizes = self.sizes(group)
-        probe = Lot(-1, group, sizes, options, -1, nodes, host)
+        probe = Share(group, sizes, options, -1, host)
         room = self._node_room(probe, nodes)
         cost: list[float] = []
         free: list[int] = []
@@ -556,11 +561,11 @@ class Allocation:
             self._costs[key] = known
         return known
 
-    def _node_room(self, lot: Lot, nodes: Bools) -> Ints:
+    def _node_room(self, share: Share, nodes: Bools) -> Ints:
         room = np.zeros(self.problem.existing.size, dtype=np.int64)
         if nodes.any():
-            room = self.hosts.room_for(lot.sizes)
-            self.hosts.limit(room, lot.host)
+            room = self.hosts.room_for(share.sizes)
+            self.hosts.limit(room, share.host)
             room[~nodes] = 0
         return room
 
@@ -577,13 +582,11 @@ class Allocation:
         """`count` pods to these nodes as far as they have room, the rest into a lot for these options."""
         group = batch.group
         number, mask = self.problem.interned(self._reserved_first(options))
-        lot = Lot(
-            index=len(self.lots),
+        share = Share(
             group=group,
             sizes=self.sizes(group),
             mask=mask,
             mask_id=number,
-            node_mask=nodes,
             host=host,
             relaxed=variant.relaxed,
             cell=cell,
@@ -591,19 +594,19 @@ class Allocation:
         )
         left = count
         if nodes.any():
-            room = self._node_room(lot, nodes)
+            room = self._node_room(share, nodes)
             for index in np.flatnonzero(room).tolist():
                 here = min(int(room[index]), left)
-                self.hosts.put(index, lot, here)
-                self.on_nodes.append((index, lot, batch.pods[:here]))
+                self.hosts.put(index, share, here)
+                self.on_nodes.append((index, share, batch.pods[:here]))
                 del batch.pods[:here]
                 left -= here
                 if not left:
                     return
         if options.any():
-            lot.pods = batch.pods[:left]
+            share.pods = batch.pods[:left]
             del batch.pods[:left]
-            self.lots.append(lot)
+            self.shares.append(share)
 
     def _reserved_first(self, options: Bools) -> Bools:
         """In strict mode, pods for which reserved capacity would do take nothing else."""
@@ -617,21 +620,21 @@ class Allocation:
         reserved = top & universe.is_reserved
         return reserved if reserved.any() else options
 
-    def excess(self, lot: Lot, node: int = -1) -> int:
-        """How many pods of a lot must leave its domain after others failed to get where they were meant to go.
+    def excess(self, share: Share, node: int = -1) -> int:
+        """How many pods of a share must leave its domain after others failed to get where they were meant to go.
 
         Those by which the domain is now over the skew its spread rules allow; all of them, where the pods they were to
         be near to are not there. node: the existing node they are on, if they are.
         """
-        mine = frozenset(lot.group.shape.populations)
+        mine = frozenset(share.group.shape.populations)
         worst = 0
-        for rule in self._ladder(lot.group)[lot.level].rules:
-            if rule.kind is RuleKind.AFFINITY and not rule.by_host and self._is_lonely(lot, rule, node):
+        for rule in self._ladder(share.group)[share.level].rules:
+            if rule.kind is RuleKind.AFFINITY and not rule.by_host and self._is_lonely(share, rule, node):
                 return 1 << 40
             if rule.kind is not RuleKind.SPREAD or rule.by_host or rule.is_soft or rule.population not in mine:
                 continue
-            tally = self._tally(rule, lot.group)
-            codes = np.unique(tally.domains[lot.mask]) if node < 0 else tally.node_domains[node : node + 1]
+            tally = self._tally(rule, share.group)
+            codes = np.unique(tally.domains[share.mask]) if node < 0 else tally.node_domains[node : node + 1]
             if len(codes) != 1 or codes[0] < 0:
                 continue
             domains = int(tally.eligible.sum())
@@ -639,21 +642,21 @@ class Allocation:
             worst = max(worst, int(tally.counts[codes[0]]) - low - rule.max_skew)
         return worst
 
-    def _is_lonely(self, lot: Lot, rule: Rule, node: int) -> bool:
-        tally = self._tally(rule, lot.group)
-        codes = np.unique(tally.domains[lot.mask]) if node < 0 else tally.node_domains[node : node + 1]
+    def _is_lonely(self, share: Share, rule: Rule, node: int) -> bool:
+        tally = self._tally(rule, share.group)
+        codes = np.unique(tally.domains[share.mask]) if node < 0 else tally.node_domains[node : node + 1]
         if len(codes) != 1 or codes[0] < 0:
             return False
         if tally.counts[codes[0]] <= 0:
             return True
         old = self.problem.node_members.get(rule.population)
-        if rule.population not in lot.group.shape.populations or old is None or not old.any():
+        if rule.population not in share.group.shape.populations or old is None or not old.any():
             return False
         if old[tally.node_domains == codes[0]].any():
             return False
         claimants = 0
         for other, index, count in (
-            *((each, -1, len(each.pods)) for each in self.lots),
+            *((each, -1, len(each.pods)) for each in self.shares),
             *((each, at, len(members)) for at, each, members in self.on_nodes),
         ):
             if rule in self._ladder(other.group)[other.level].rules:
@@ -663,38 +666,38 @@ class Allocation:
 
     def take_off_node(self, entry: int, count: int) -> list[Pod]:
         """Take the last `count` pods of an entry of `on_nodes` off its node again."""
-        node, lot, members = self.on_nodes[entry]
+        node, share, members = self.on_nodes[entry]
         kept, over = members[: len(members) - count], members[len(members) - count :]
-        self.on_nodes[entry] = (node, lot, kept)
-        self.hosts.put(node, lot, -count)
-        for number in lot.group.shape.populations:
+        self.on_nodes[entry] = (node, share, kept)
+        self.hosts.put(node, share, -count)
+        for number in share.group.shape.populations:
             for tally in self._of_population.get(number, ()):
                 if tally.node_domains[node] >= 0 and tally.nodes_in[node]:
                     tally.counts[tally.node_domains[node]] -= count
-        for rule in self._ladder(lot.group)[lot.level].rules:
+        for rule in self._ladder(share.group)[share.level].rules:
             if rule.kind is RuleKind.ANTI_AFFINITY and not rule.by_host and not rule.is_soft:
                 code = self.problem.domains(rule.key).nodes[node]
                 if code >= 0:
                     self._owners_of(rule)[code] -= count
         return over
 
-    def take_back(self, lot: Lot, pods: Sequence[Pod]) -> None:
-        """Undo the counting of pods that a lot could not place after all."""
+    def take_back(self, share: Share, pods: Sequence[Pod]) -> None:
+        """Undo the counting of pods that a share could not place after all."""
         count = len(pods)
-        domains = np.flatnonzero(lot.mask)
+        domains = np.flatnonzero(share.mask)
         if not len(domains):
             return
-        for number in lot.group.shape.populations:
+        for number in share.group.shape.populations:
             for tally in self._of_population.get(number, ()):
                 codes = np.unique(tally.domains[domains])
                 if (
-                    lot.cell >= 0
+                    share.cell >= 0
                     and len(codes) == 1
                     and codes[0] >= 0
-                    and self._counts_in(tally, lot.mask, np.zeros(0, dtype=np.int64))
+                    and self._counts_in(tally, share.mask, np.zeros(0, dtype=np.int64))
                 ):
                     tally.counts[codes[0]] -= count
-        for rule in self._ladder(lot.group)[lot.level].rules:
+        for rule in self._ladder(share.group)[share.level].rules:
             if rule.kind is RuleKind.ANTI_AFFINITY and not rule.by_host and not rule.is_soft:
                 codes = np.unique(self.problem.domains(rule.key).options[domains])
                 if len(codes) == 1 and codes[0] >= 0:

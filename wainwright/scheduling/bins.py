@@ -58,12 +58,13 @@ class Bins:
     def assign(self) -> None:
         """Hand out each lot's pods to the bins, oldest first, in the order of bins."""
         given = [0] * len(self.lots)
+        stock = [lot.pods for lot in self.lots]
         self._assigned: list[list[Pod]] = []
         for contents in self.bins:
             pods: list[Pod] = []
             for number in sorted(contents):
                 count = contents[number]
-                pods.extend(self.lots[number].pods[given[number] : given[number] + count])
+                pods.extend(stock[number][given[number] : given[number] + count])
                 given[number] += count
             self._assigned.append(pods)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from wainwright.scheduling.lots import HostRules, Lot
+from wainwright.scheduling.lots import HostRules, Lot, Share
 from wainwright.scheduling.universe import ENORMOUS, Ints
 
 Counts = npt.NDArray[np.int32]
@@ -132,7 +132,7 @@ class Hosts:
                 return 0
         return max(min(count, 1) if rules.alone or rules.exclusive else count, 0)
 
-    def put(self, host: int, lot: Lot, count: int) -> None:
+    def put(self, host: int, lot: Lot | Share, count: int) -> None:
         """Charge `count` pods of a lot to a host (a negative count takes them off; `most` is then reset by `clear`)."""
         for row, size in enumerate(lot.sizes):
             if size:

@@ -1,4 +1,4 @@
-"""A lot: pods of one group that may go to the same options and nodes. What the packer moves about."""
+"""What the packer moves about: pods that may go to the same options under the same rules."""
 
 from __future__ import annotations
 
@@ -41,22 +41,69 @@ NO_RULES = HostRules()
 
 
 @dataclass(slots=True, eq=False)
-class Lot:
-    """sizes: amounts per resource, in the universe's order. mask: the options it may be launched with, of which
-    mask_id is the number. pods: those not placed yet come last; `left` of them are.
+class Share:
+    """Pods of one group that were dealt to one cell and need new nodes, or were put on an existing one.
+
+    sizes: amounts per resource, in the universe's order. mask: the options they may be launched with, of which mask_id
+    is the number. cell, level: where in the dealing they came from. relaxed: the preferences dropped for them.
     """
 
-    index: int
     group: Group
     sizes: tuple[int, ...]
     mask: Bools
     mask_id: int
-    node_mask: Bools
     host: HostRules
     pods: list[Pod] = field(default_factory=list)
     relaxed: tuple[str, ...] = ()
     cell: int = -1
     level: int = 0
+    lot: Lot | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Lot:
+    """Shares that packing cannot tell apart: same sizes, same options, same rules within a node."""
+
+    index: int
+    sizes: tuple[int, ...]
+    mask: Bools
+    mask_id: int
+    host: HostRules
+    shares: list[Share] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(len(share.pods) for share in self.shares)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """In the order in which they were dealt out; those left over when room is short are the last."""
+        return [pod for share in self.shares for pod in share.pods]
+
+    def drop_last(self, count: int) -> list[tuple[Share, list[Pod]]]:
+        """Take the last `count` pods out of the lot again, by share."""
+        dropped: list[tuple[Share, list[Pod]]] = []
+        for share in reversed(self.shares):
+            here = min(count, len(share.pods))
+            if here:
+                dropped.append((share, share.pods[len(share.pods) - here :]))
+                del share.pods[len(share.pods) - here :]
+                count -= here
+        return dropped
+
+
+def merged(shares: Sequence[Share], first: int) -> list[Lot]:
+    """Shares as lots, numbered from `first` on, in the order of their first share."""
+    lots: dict[tuple[int, tuple[int, ...], HostRules], Lot] = {}
+    for share in shares:
+        key = (share.mask_id, share.sizes, share.host)
+        lot = lots.get(key)
+        if lot is None:
+            lot = Lot(first + len(lots), share.sizes, share.mask, share.mask_id, share.host)
+            lots[key] = lot
+        lot.shares.append(share)
+        share.lot = lot
+    return list(lots.values())
 
 
 def host_rules(

@@ -29,7 +29,7 @@ class Packer(Bins):
         for lot in sorted(lots, key=lambda each: each.index):
             assert lot.index == len(self.lots), "lots are numbered in the order in which they come"
             self.lots.append(lot)
-            self.left[lot.index] = len(lot.pods)
+            self.left[lot.index] = lot.count
         tiers = self._weights[self.universe.pool_of] if self.universe.size else np.zeros(0, dtype=np.int64)
         for weight in sorted({int(w) for w in self._weights}, reverse=True):
             tier = tiers == weight

@@ -116,7 +116,7 @@ class Shop:
 
     def _may_lead(self, lot: Lot) -> bool:
         """May this lot open a bin although it must be beside certain pods? Only as the first of its own kind."""
-        mine = set(lot.group.shape.populations)
+        mine = set(lot.host.member_of)
         return all(population in mine and not self.bins.has_members(population) for population in lot.host.beside)
 
     def _fit(self, at: int, columns: Ints) -> Ints:

@@ -11,7 +11,7 @@ from wainwright.api.pods import Pod
 from wainwright.scheduling.allocation import Allocation, Batch
 from wainwright.scheduling.finish import claims_of
 from wainwright.scheduling.improve import Improver, trim
-from wainwright.scheduling.lots import Lot
+from wainwright.scheduling.lots import Share, merged
 from wainwright.scheduling.meter import BudgetSpent, Meter
 from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.plan import Placement, Plan, Reason, ReasonCode, SolveBudget, Unplaced
@@ -43,9 +43,9 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
     unplaced = [*problem.reading.unplaced, *_left_over(problem, allocation, packer, waiting, meter)]
     claims = claims_of(packer)
     relaxed: dict[PodUid, tuple[str, ...]] = {}
-    for lot, members in _placed(allocation, packer):
-        if lot.relaxed:
-            relaxed.update((pod.uid, lot.relaxed) for pod in members)
+    for share, members in _placed(allocation):
+        if share.relaxed:
+            relaxed.update((pod.uid, share.relaxed) for pod in members)
     nodes = problem.existing.nodes
     return Plan(
         claims=tuple(claims),
@@ -75,30 +75,27 @@ def _attempt(problem: Problem, meter: Meter, *, balanced: bool) -> tuple[Allocat
 def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> None:
     """Deal out and pack, again for what did not fit where it was meant to go, until nothing more can be placed."""
     waiting = [batch for batch in batches if batch.pods]
+    by_group = {batch.group.index: batch for batch in batches}
     while waiting:
-        first = len(allocation.lots)
+        first = len(allocation.shares)
         allocation.deal(waiting)
-        lots = allocation.lots[first:]
+        lots = merged(allocation.shares[first:], len(packer.lots))
         if not lots:
             break
-        packer.elsewhere = {n for _, lot, _ in allocation.on_nodes for n in lot.group.shape.populations}
+        packer.elsewhere = {n for _, share, _ in allocation.on_nodes for n in share.group.shape.populations}
         packer.elsewhere |= {n for n, column in allocation.problem.node_members.items() if column.any()}
         packer.pack(lots)
-        by_group = {batch.group.index: batch for batch in batches}
-        failed: list[Lot] = [lot for lot in lots if packer.left[lot.index]]
         waiting = []
-        for lot in failed:
-            left = packer.left[lot.index]
-            over = lot.pods[len(lot.pods) - left :]
-            del lot.pods[len(lot.pods) - left :]
+        for lot in lots:
+            for share, over in lot.drop_last(int(packer.left[lot.index])):
+                allocation.take_back(share, over)
+                batch = by_group[share.group.index]
+                batch.pods = [*over, *batch.pods]
+                batch.closed.setdefault(share.level, set()).add(share.cell)
+                batch.waits_for_reserved |= bool(allocation.problem.universe.is_reserved[share.mask].any())
+                if batch not in waiting and not batch.waits_for_reserved:
+                    waiting.append(batch)
             packer.left[lot.index] = 0
-            allocation.take_back(lot, over)
-            batch = by_group[lot.group.index]
-            batch.pods = [*over, *batch.pods]
-            batch.closed.setdefault(lot.level, set()).add(lot.cell)
-            batch.waits_for_reserved |= bool(allocation.problem.universe.is_reserved[lot.mask].any())
-            if batch not in waiting and not batch.waits_for_reserved:
-                waiting.append(batch)
         allocation.failed = [batch for batch in allocation.failed if batch not in waiting]
     if any(batch.pods for batch in batches):
         _level(allocation, packer, batches)
@@ -113,21 +110,22 @@ def _level(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> 
     changed = True
     while changed:
         changed = False
-        for lot in packer.lots:
-            placed = len(lot.pods)
-            excess = min(allocation.excess(lot), placed) if placed else 0
-            if excess > 0:
-                packer.take_off(lot, excess)
-                over = lot.pods[placed - excess :]
-                del lot.pods[placed - excess :]
-                allocation.take_back(lot, over)
-                _uneven(by_group[lot.group.index], over, lonely=excess == placed)
+        for share in allocation.shares:
+            placed = len(share.pods)
+            excess = min(allocation.excess(share), placed) if placed else 0
+            if excess > 0 and share.lot is not None:
+                packer.take_off(share.lot, excess)
+                packer.left[share.lot.index] = 0
+                over = share.pods[placed - excess :]
+                del share.pods[placed - excess :]
+                allocation.take_back(share, over)
+                _uneven(by_group[share.group.index], over, lonely=excess == placed)
                 changed = True
-        for entry, (node, lot, members) in enumerate(list(allocation.on_nodes)):
-            excess = min(allocation.excess(lot, node), len(members)) if members else 0
+        for entry, (node, share, members) in enumerate(list(allocation.on_nodes)):
+            excess = min(allocation.excess(share, node), len(members)) if members else 0
             if excess > 0:
                 over = allocation.take_off_node(entry, excess)
-                _uneven(by_group[lot.group.index], over, lonely=excess == len(members))
+                _uneven(by_group[share.group.index], over, lonely=excess == len(members))
                 changed = True
 
 
@@ -142,10 +140,10 @@ def _uneven(batch: Batch, over: list[Pod], *, lonely: bool) -> None:
         batch.blocked_by = "another of its domains has no room for more, and its spread allows no more here"
 
 
-def _placed(allocation: Allocation, packer: Packer) -> list[tuple[Lot, list[Pod]]]:
+def _placed(allocation: Allocation) -> list[tuple[Share, list[Pod]]]:
     return [
-        *((lot, members) for _, lot, members in allocation.on_nodes),
-        *((lot, lot.pods[: len(lot.pods) - packer.left[lot.index]]) for lot in packer.lots),
+        *((share, members) for _, share, members in allocation.on_nodes),
+        *((share, share.pods) for share in allocation.shares),
     ]
 
 
@@ -155,9 +153,13 @@ def _left_over(
     """A reason for every pod that has no place."""
     undecided: list[Pod] = []
     if meter.spent:
-        for lot in allocation.lots:
-            left = packer.left[lot.index] if lot.index < len(packer.left) else len(lot.pods)
-            undecided.extend(lot.pods[len(lot.pods) - left :])
+        for share in allocation.shares:
+            if share.lot is None or share.lot.index >= len(packer.lots):
+                undecided.extend(share.pods)
+                share.pods.clear()
+        for lot in packer.lots:
+            for _, over in lot.drop_last(int(packer.left[lot.index])):
+                undecided.extend(over)
         undecided.extend(pod for batch in batches for pod in batch.pods)
         reason = Reason(
             where="pod",
