@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -350,6 +351,59 @@ def plan(
     else:
         Console(highlight=False, width=min(80, out.width)).print(answer.shown)
     raise typer.Exit(answer.status)
+
+
+@cli.command()
+def replay(
+    plan_id: Annotated[str, typer.Argument(metavar="PLAN_ID", help="as `wainwright status` and `pod` name it")],
+    folder: FolderOption = DEFAULT_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Solve a recorded plan's input again. Exit status 0: the same plan; 1: a different one; 2: it is not kept."""
+    from tasks.context import make_store
+    from workers.replay import read_replay, render_replay
+
+    with problems():
+        report = read_replay(make_store(running_settings(folder)), plan_id)
+    if report is None:
+        err.print(f"[red]{plan_id}: no such plan, or its input is not kept any more[/red]")
+        raise typer.Exit(EXIT_USAGE)
+    if output is Output.JSON:
+        say_json(report)
+    else:
+        out.print(render_replay(report))
+    raise typer.Exit(0 if report.same else EXIT_FAILED)
+
+
+@cli.command()
+def decisions(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on as decisions are made, until Ctrl-C")] = False,  # noqa: FBT002
+    count: Annotated[int, typer.Option("--count", "-n", min=0, max=10_000, help="how many of the last ones")] = 20,
+    folder: FolderOption = DEFAULT_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show the decision log, newest last. With --follow, JSON comes as one object a line."""
+    from tasks.context import make_store
+    from workers.decisions import follow_decisions, read_decisions, render_decision
+
+    store = make_store(running_settings(folder))
+    with problems():
+        last = read_decisions(store, max(count, 1))
+        shown = last[-count:] if count else []
+        if output is Output.JSON and not follow:
+            say_json(shown)
+            return
+        try:
+            for decision in itertools.chain(
+                shown, follow_decisions(store, last[-1].id if last else "") if follow else ()
+            ):
+                if output is Output.JSON:
+                    sys.stdout.write(msgspec.json.encode(decision).decode() + "\n")
+                    sys.stdout.flush()
+                else:
+                    out.print(render_decision(decision, out.width))
+        except KeyboardInterrupt:
+            return
 
 
 @cli.command()

@@ -58,7 +58,8 @@ def _odd(amounts: Mapping[str, Quantity], what: str) -> Iterator[str]:
         amount = parse_quantity(name, raw)
         if 0 < amount < MIB:
             number = str(raw).rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-            yield f"{what} asks for {name} {raw}, which is {amount} bytes; did you mean {number}Mi?"
+            size = "1 byte" if amount == 1 else f"{amount} bytes"
+            yield f"{what} asks for {name} {raw}, which is {size}; did you mean {number}Mi?"
     cpu = amounts.get("cpu")
     if cpu is not None and parse_quantity("cpu", cpu) >= MANY_CORES_MILLI:
         yield f"{what} asks for cpu {cpu}, which is {parse_quantity('cpu', cpu) // 1000} cores; did you mean {cpu}m?"

@@ -203,7 +203,8 @@ def _named(document: Document, kind: Kind, content: dict[str, Any], findings: Fi
     metadata["uid"] = metadata.get("uid") or f"{prefix}{place}/{metadata.get('name')}"
     faults = list(validate_metadata(kind, {**metadata, "ownerReferences": []}))
     for fault in faults:
-        findings.fault(document.fault(_lowered(fault.message), field=fault.field))
+        value = _at(document.content, fault.field)
+        findings.fault(document.fault(_lowered(fault.message), field=fault.field, value=_showable(value)))
     if faults:
         return None
     return Item(kind.name, metadata.get("namespace", ""), metadata["name"], content, document)
@@ -237,6 +238,9 @@ def _faults(kind: Kind, content: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def _lowered(message: str) -> str:
+    """The API server's message as the end of one of our sentences; its regular expressions say less than words."""
+    if "RFC 1123" in message:
+        return "must be lower-case letters, digits, '-' or '.', and begin and end with a letter or digit"
     text = re.sub(r"^(Invalid value|Unsupported value|Duplicate value): (\"[^\"]*\"|[^:]*): ", "", message)
     text = text.replace("Required value", "is required")
     return text[:1].lower() + text[1:]
@@ -288,7 +292,7 @@ def _node_pool(document: Document, manifests: Manifests, findings: Findings) -> 
 
 
 def _showable(value: object) -> object:
-    return value if isinstance(value, (str, int, float, bool, list, dict, tuple)) else str(value)
+    return value if value is None or isinstance(value, (str, int, float, list, dict, tuple)) else str(value)
 
 
 def _source(document: Document) -> str:

@@ -97,7 +97,7 @@ def make_output(given: PlanInput, plan: Plan) -> Output:
             pods_on_existing=len(plan.placements),
             pod_errors=len(unplaced),
             claims=len(plan.claims),
-            total_price=plan.price,
+            total_price=float(plan.price),
             lower_bound_price=bound,
             price_over_bound=round(plan.price / bound, 6) if bound else None,
         ),
@@ -133,7 +133,7 @@ def dearest(claim: PlannedClaim) -> Option:
 
 def worst_price(plan: Plan) -> float:
     """US dollars an hour when every claim is launched in its dearest way."""
-    return round(sum(dearest(claim).price for claim in plan.claims), 9)
+    return round(sum((dearest(claim).price for claim in plan.claims), start=0.0), 9)
 
 
 def lower_bound(plan: Plan) -> float | None:
