@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.figures import Figure, Run, Value
-from bench.parts import SHAPES, create_pods, node_pool, pod, running_stack, wait_bound
+from bench.parts import SHAPES, create_pods, node_pool, pod, running_stack, until, wait_bound
 from bench.processes import cpu_seconds, memory
 from config.settings import Settings
 from wainwright.kube.resources import NODE_POOLS
@@ -35,6 +35,7 @@ def measure(run: Run) -> Iterator[Figure]:
     with running_stack(run) as stack:
         processes = {child.name: child.pid for child in stack.children.all()}
         used = {"none": memory(processes)}
+        rest = {"none": _at_rest(processes, 3 if run.quick else 10)}
         cpu: dict[str, dict[str, float]] = {}
         observer = Observer(stack.kube, "bench=wainwright")
         try:
@@ -45,11 +46,18 @@ def measure(run: Run) -> Iterator[Figure]:
                 total += count
                 used[f"{total:,}"] = memory(processes)
                 yield Figure(name=name, values=rates, unit="1/s", table="pods a second")
+            run.report("waiting until all of them run")
+            until(lambda: observer.count()["running"] >= total, 60 + total / 20, "all pods to run", pause=0.5)
+            used[f"{total:,}, running"] = memory(processes)
+            rest[f"{total:,}, running"] = _at_rest(processes, 3 if run.quick else 10)
         finally:
             observer.stop()
         for process in next(iter(cpu.values())):
             values: dict[str, Value] = {name: spent[process] for name, spent in cpu.items()}
             yield Figure(name=process, values=values, unit="s", table="CPU seconds until all these pods were bound")
+        for process in processes:
+            still: dict[str, Value] = {pods: by[process] * 100 for pods, by in rest.items()}
+            yield Figure(name=process, values=still, unit="% of a core", table="CPU at rest with so many pods")
         for process in processes:
             shown = {pods: f"{by[process].largest:.0f} / {by[process].shared:.0f}" for pods, by in used.items()}
             yield Figure(
@@ -60,6 +68,13 @@ def measure(run: Run) -> Iterator[Figure]:
                 table="memory with so many pods in the cluster: RSS of the largest process / PSS of all",
             )
         yield _size_figure(stack)
+
+
+def _at_rest(processes: dict[str, int], seconds: float) -> dict[str, float]:
+    """Share of a core that each process uses while nothing changes."""
+    before = cpu_seconds(processes)
+    time.sleep(seconds)
+    return {name: (after - before[name]) / seconds for name, after in cpu_seconds(processes).items()}
 
 
 def _burst(
