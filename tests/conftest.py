@@ -17,6 +17,8 @@ import redis
 from wainwright.batching.store import Store
 from wainwright.batching.windows import WindowPolicy
 
+pytest_plugins = ["tests.control_plane.plugin"]
+
 
 def free_port():
     with socket.socket() as probe:

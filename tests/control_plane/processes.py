@@ -3,6 +3,7 @@ kube-controller-manager, with certificates and tokens of its own. RBAC is on.
 """
 
 import contextlib
+import json
 import secrets
 import shutil
 import ssl
@@ -36,10 +37,11 @@ class ControlPlane:
 
     heartbeats: whether nodes need them (a kubelet, simulated or not, renews leases); without, nodes stay as they are.
     flow_control: API priority and fairness and the limits on requests in flight; off for load tests.
-    extra: further flags by the name of the process.
+    backoff_seconds: longest time after which kube-scheduler looks at an unschedulable pod again (10 by default there).
+    audited: names of users whose requests are on record (`requests_of`).
     """
 
-    def __init__(self, assets, *, heartbeats=False, flow_control=True, extra=None):
+    def __init__(self, assets, *, heartbeats=False, flow_control=True, backoff_seconds=10, audited=()):
         self.assets = assets
         self.folder = Path(tempfile.mkdtemp(prefix="wainwright-control-plane-"))
         shared = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
@@ -48,7 +50,8 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self.ports = {name: free_port() for name in ("etcd", "etcd-peers", "kube-apiserver")}
         self.server = f"https://127.0.0.1:{self.ports['kube-apiserver']}"
-        self._heartbeats, self._flow_control, self._extra = heartbeats, flow_control, extra or {}
+        self._heartbeats, self._flow_control = heartbeats, flow_control
+        self._backoff_seconds, self._audited = backoff_seconds, list(audited)
         self._children = {}
         self._write_credentials()
 
@@ -72,8 +75,29 @@ class ControlPlane:
             "accounts.pub": public.decode(),
             "tokens.csv": f'{self.token},admin,admin-uid,"system:masters"\n',
             "kubeconfig": kubeconfig(self.server, certificates.authority, self.token),
+            "scheduler.json": json.dumps(self._scheduler_configuration()),
+            "audit.json": json.dumps(self._audit_policy()),
         }.items():
             write_private(self.folder / name, content)
+
+    def _scheduler_configuration(self):
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": 500, "burst": 1000},
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": self._backoff_seconds,
+        }
+
+    def _audit_policy(self):
+        rules = [{"level": "Metadata", "users": self._audited}] if self._audited else []
+        return {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived", "ResponseStarted"],
+            "rules": [*rules, {"level": "None"}],
+        }
 
     def kubeconfig_of(self, name, token):
         """Path of a kubeconfig for another user with this bearer token."""
@@ -93,8 +117,8 @@ class ControlPlane:
     def _command(self, name):
         where, folder = self.ports, self.folder
         peers, clients = f"http://127.0.0.1:{where['etcd-peers']}", f"http://127.0.0.1:{where['etcd']}"
-        client = [f"--{purpose}kubeconfig={self.kubeconfig}" for purpose in ("", "authentication-", "authorization-")]
-        client += ["--bind-address=127.0.0.1", "--secure-port=0", "--leader-elect=false"]
+        client = [f"--{purpose}-kubeconfig={self.kubeconfig}" for purpose in ("authentication", "authorization")]
+        client += ["--bind-address=127.0.0.1", "--secure-port=0"]
         flags = {
             "etcd": [
                 f"--data-dir={self.data}/etcd",
@@ -123,10 +147,14 @@ class ControlPlane:
                 "--authorization-mode=RBAC",
                 "--disable-admission-plugins=ServiceAccount",
                 "--endpoint-reconciler-type=none",
+                f"--audit-policy-file={folder}/audit.json",
+                f"--audit-log-path={folder}/audit.log",
             ],
-            "kube-scheduler": [*client, "--kube-api-qps=500", "--kube-api-burst=1000"],
+            "kube-scheduler": [*client, f"--config={folder}/scheduler.json"],
             "kube-controller-manager": [
                 *client,
+                f"--kubeconfig={self.kubeconfig}",
+                "--leader-elect=false",
                 f"--root-ca-file={folder}/ca.pem",
                 f"--service-account-private-key-file={folder}/accounts.key",
                 "--use-service-account-credentials=false",
@@ -139,7 +167,7 @@ class ControlPlane:
             flags += ["--max-requests-inflight=0", "--max-mutating-requests-inflight=0"]
         if name == "kube-controller-manager" and not self._heartbeats:
             flags += [f"--node-monitor-grace-period={GRACE_FOREVER}"]
-        return [str(self.assets[name]), *flags, *self._extra.get(name, [])]
+        return [str(self.assets[name]), *flags]
 
     def start(self):
         """All that there are binaries for; ready to be used when this returns. Raises ControlPlaneError."""
@@ -186,6 +214,13 @@ class ControlPlane:
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def requests_of(self, user):
+        """Audit events of the user's requests so far, oldest first."""
+        path = self.folder / "audit.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        events = [json.loads(line) for line in lines]
+        return [event for event in events if event["user"]["username"] == user]
 
     # Readiness --------------------------------------------------------------------------------------------------------
 

@@ -6,15 +6,21 @@ import time
 
 import pytest
 
-from tests.contract.kube_api.cluster import REAL, Api, EmbeddedCluster, a_definition
+from tests.contract.kube_api.cluster import Api, EmbeddedCluster, a_definition
 
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+def server(request):
+    """What serves: every test that speaks to a cluster runs on the embedded one and on a real control plane."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def kubeconfig():
-    if REAL:
-        yield REAL
+def kubeconfig(server, request):
+    if server == "real":
+        yield request.getfixturevalue("real_cluster").kubeconfig
         return
     cluster = EmbeddedCluster().start()
     yield cluster.kubeconfig
@@ -70,7 +76,7 @@ def node(api, unique):
 
 
 @pytest.fixture
-def define(api, unique):
+def define(api, unique, server):
     """define(**options of a_definition): creates a definition in a group of its own, gives the path of its group."""
     group = f"{unique}.example.com"
     created = []
@@ -81,8 +87,10 @@ def define(api, unique):
         assert answer.status == 201, answer.body
         created.append(definition["metadata"]["name"])
         deadline = time.monotonic() + 5
-        while api.get(f"/apis/{group}/v1").status != 200:
+        while api.get(f"/apis/{group}/v1/{definition['spec']['names']['plural']}").status != 200:
             assert time.monotonic() < deadline, "the resource is not served"
+        if server == "real":
+            time.sleep(1)  # it sets its storage up once more, and ends the watches of before
         return f"/apis/{group}/v1"
 
     yield make
