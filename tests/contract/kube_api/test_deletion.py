@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.kube_api.cluster import JSON_PATCH, a_config_map, a_pod
+from tests.contract.kube_api.cluster import JSON_PATCH, a_binding, a_config_map, a_pod
 
 
 def keep(api, path, name):
@@ -53,7 +53,7 @@ def test_deletion_timestamp_cannot_be_set(api, config_maps):
 @pytest.fixture
 def bound(api, pods, node):
     api.post(pods, a_pod("web", schedulerName="nobody", terminationGracePeriodSeconds=20))
-    api.post(f"{pods}/web/binding", {"target": {"kind": "Node", "name": node}})
+    api.post(f"{pods}/web/binding", a_binding("web", node))
     return f"{pods}/web"
 
 
@@ -90,7 +90,7 @@ def test_preconditions(api, config_maps):
     for wrong in ({"uid": "00000000-0000-0000-0000-000000000000"}, {"resourceVersion": "1"}):
         answer = api.delete(f"{config_maps}/a", {"preconditions": wrong})
         assert (answer.status, answer.reason) == (409, "Conflict")
-        assert "Precondition failed" in answer.message
+        assert "in the precondition" in answer.message
     right = {"uid": first["uid"], "resourceVersion": first["resourceVersion"]}
     assert api.delete(f"{config_maps}/a", {"preconditions": right}).status == 200
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.contract.kube_api.cluster import PARTIAL, TABLE, a_config_map, a_pod
+from tests.contract.kube_api.cluster import PARTIAL, TABLE, a_binding, a_config_map, a_pod
 
 JSON = "application/json"
 
@@ -95,7 +95,7 @@ def test_bad_label_selectors(api, config_maps, selector):
 def test_field_selectors(api, pods, node):
     for name in ("bound", "free"):
         api.post(pods, a_pod(name, schedulerName="nobody"))
-    api.post(f"{pods}/bound/binding", {"target": {"kind": "Node", "name": node}})
+    api.post(f"{pods}/bound/binding", a_binding("bound", node))
     api.patch(f"{pods}/bound/status", {"status": {"phase": "Running"}})
     for selector, wanted in {
         "metadata.name=free": ["free"],

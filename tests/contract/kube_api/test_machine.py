@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.contract.kube_api.cluster import a_binding
 from wainwright.sim.apiserver.core import ApiServer
-from wainwright.sim.apiserver.requests import Request, Response, WatchStream
+from wainwright.sim.apiserver.requests import Request, WatchStream
 from wainwright.sim.apiserver.snapshot import lines, restore
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -51,12 +52,11 @@ class Watcher:
         if self.stream is not None:
             self.stream.watch.close()
         query = {**self.selector, "watch": "1", "resourceVersion": str(self.version)}
-        answer = self.machine.send("GET", PODS, query=query)
-        if isinstance(answer, Response):
-            assert answer.status == 410
+        self.stream = self.machine.send("GET", PODS, query=query)
+        if self.stream.watch.closed:
+            (line,) = self.stream.watch.take()
+            assert json.loads(line)["object"]["code"] == 410
             self.relist()
-        else:
-            self.stream = answer
 
     def read(self):
         assert isinstance(self.stream, WatchStream)
@@ -166,8 +166,7 @@ class ApiMachine(RuleBasedStateMachine):
         if self.exists(name):
             before = self.call("GET", f"{PODS}/{name}")
             free = not before["spec"].get("nodeName") and not before["metadata"].get("deletionTimestamp")
-            body = {"target": {"kind": "Node", "name": node}}
-            self.call("POST", f"{PODS}/{name}/binding", body, expect=(201,) if free else (409,))
+            self.call("POST", f"{PODS}/{name}/binding", a_binding(name, node), expect=(201,) if free else (409,))
 
     @rule(name=NAMES, phase=st.sampled_from(["Running", "Succeeded"]))
     def report(self, name, phase):

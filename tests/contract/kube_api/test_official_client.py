@@ -72,9 +72,9 @@ def test_watch(client, namespace):
     watch, found = client.watch(), []
     for event in watch.stream(client.core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=2):
         found.append(event["type"])
-        if len(found) == 2:
+        if event["type"] == "DELETED":
             watch.stop()
-    assert found == ["ADDED", "DELETED"]
+    assert found == ["ADDED", "MODIFIED", "DELETED"]
 
 
 def test_custom_objects(client, widgets, widget, namespace):

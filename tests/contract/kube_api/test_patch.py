@@ -105,7 +105,7 @@ def test_strategic_merge_adds_finalizers(api, config_maps):
     api.post(config_maps, a_config_map("a"))
     for name in ("example.com/a", "example.com/b"):
         api.patch(f"{config_maps}/a", {"metadata": {"finalizers": [name]}}, media=STRATEGIC)
-    assert api.get(f"{config_maps}/a").body["metadata"]["finalizers"] == ["example.com/a", "example.com/b"]
+    assert api.get(f"{config_maps}/a").body["metadata"]["finalizers"] == ["example.com/b", "example.com/a"]
     body = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a", "example.com/b"]}}
     assert "finalizers" not in api.patch(f"{config_maps}/a", body, media=STRATEGIC).body["metadata"]
 

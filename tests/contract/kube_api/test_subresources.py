@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.contract.kube_api.cluster import a_deployment, a_pod
+from tests.contract.kube_api.cluster import a_binding, a_deployment, a_pod
 
 
 @pytest.fixture
 def bound(api, pods, node):
     """Path of a pod that is bound to a node without a kubelet."""
     api.post(pods, a_pod("web", labels={"app": "web"}, schedulerName="nobody"))
-    answer = api.post(f"{pods}/web/binding", {"target": {"kind": "Node", "name": node}})
+    answer = api.post(f"{pods}/web/binding", a_binding("web", node))
     assert answer.status == 201
     assert answer.body["status"] == "Success"
     return f"{pods}/web"
@@ -21,25 +21,24 @@ def test_binding(api, pods, node, bound):
     (scheduled,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
     assert scheduled["status"] == "True"
     assert scheduled["lastTransitionTime"]
-    again = api.post(f"{bound}/binding", {"target": {"kind": "Node", "name": "other"}})
+    again = api.post(f"{bound}/binding", a_binding("web", "other"))
     assert (again.status, again.reason) == (409, "Conflict")
     assert f'already assigned to node "{node}"' in again.message
     assert api.get(bound).body == pod
-    assert api.post(f"{pods}/none/binding", {"target": {"name": node}}).status == 404
+    assert api.post(f"{pods}/none/binding", a_binding("none", node)).status == 404
+    assert api.post(f"{pods}/web/binding", a_binding("other", node)).status == 400
     assert api.post(f"{pods}/web/binding", {"target": {}}).status in (400, 422)
 
 
 def test_binding_by_the_collection_of_bindings(api, pods, node):
     api.post(pods, a_pod("web", schedulerName="nobody"))
-    binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": node}}
-    assert api.post(pods.replace("/pods", "/bindings"), binding).status == 201
+    assert api.post(pods.replace("/pods", "/bindings"), a_binding("web", node)).status == 201
     assert api.get(f"{pods}/web").body["spec"]["nodeName"] == node
 
 
 def test_binding_to_a_pod_of_another_uid(api, pods, node):
     api.post(pods, a_pod("web", schedulerName="nobody"))
-    body = {"metadata": {"name": "web", "uid": "0"}, "target": {"kind": "Node", "name": node}}
-    assert api.post(f"{pods}/web/binding", body).status == 409
+    assert api.post(f"{pods}/web/binding", a_binding("web", node, uid="0")).status == 409
 
 
 def test_binding_of_a_pod_in_deletion(api, pods, node):
@@ -47,7 +46,7 @@ def test_binding_of_a_pod_in_deletion(api, pods, node):
     pod["metadata"]["finalizers"] = ["example.com/keep"]
     api.post(pods, pod)
     api.delete(f"{pods}/web")
-    answer = api.post(f"{pods}/web/binding", {"target": {"kind": "Node", "name": node}})
+    answer = api.post(f"{pods}/web/binding", a_binding("web", node))
     assert answer.status == 409
     api.patch(f"{pods}/web", {"metadata": {"finalizers": None}})
 

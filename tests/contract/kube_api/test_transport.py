@@ -23,7 +23,7 @@ def test_version_and_health(api):
     version = api.get("/version").body
     assert int(version["major"]) == 1
     assert int(version["minor"].rstrip("+")) > 20
-    assert version["gitVersion"].startswith("v1.")
+    assert version["gitVersion"].startswith("v")
     for path in ("/healthz", "/livez", "/readyz"):
         assert api.get(path).body == b"ok"
 

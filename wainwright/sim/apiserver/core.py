@@ -358,7 +358,8 @@ class ApiServer:
             )
         if version and version != kind.api_version:
             raise bad_request(
-                f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+                f'{name} in version "{version}" cannot be handled as a {kind.name}: '
+                f'no kind "{name}" is registered for version "{version}" here'
             )
 
     def _conformed(self, kind: Kind, obj: Object, request: Request) -> tuple[Object, list[str]]:

@@ -86,6 +86,8 @@ def pod_spec(spec: Object) -> None:
         securityContext={},
         schedulerName="default-scheduler",
     )
+    if isinstance(spec["terminationGracePeriodSeconds"], int) and spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for group in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(group) or ():
             _container(container)

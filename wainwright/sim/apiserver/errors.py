@@ -117,6 +117,7 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
+        self._has_details = details is not None
         self.retry_after_seconds = retry_after_seconds
         self.continuation = ""
         """Continue token that goes into the metadata of the Status."""
@@ -133,7 +134,7 @@ class ApiError(Exception):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details or self._has_details:
             body["details"] = self.details
         body["code"] = self.code
         return body
@@ -171,13 +172,12 @@ def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Fault] = ()) -> 
 def invalid_object(kind: Kind, name: str, faults: Sequence[Fault]) -> ApiError:
     texts = [f"{fault.field}: {fault.message}" if fault.field else fault.message for fault in faults]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    title = f"{kind.name}.{kind.group}" if kind.group else kind.name
     details: dict[str, Any] = {"name": name} if name else {}
     if kind.group:
         details["group"] = kind.group
     details["kind"] = kind.name
     details["causes"] = [{"reason": f.reason, "message": f.message, "field": f.field} for f in faults]
-    return ApiError(422, "Invalid", f'{title} "{name}" is invalid: {text}', details=details)
+    return ApiError(422, "Invalid", f'{kind.title} "{name}" is invalid: {text}', details=details)
 
 
 def bad_request(message: str) -> ApiError:
@@ -207,7 +207,7 @@ def too_large_version(wanted: int, current: int) -> ApiError:
     return ApiError(
         504,
         "Timeout",
-        f"Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
         details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
         retry_after_seconds=1,
     )

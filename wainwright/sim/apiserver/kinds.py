@@ -75,6 +75,11 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def title(self) -> str:
+        """Name of the kind in messages: `Pod`, `Deployment.apps`."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+    @property
     def collection(self) -> str:
         """Key of the store's collection: `pods`, `deployments.apps`."""
         return self.storage or self.resource

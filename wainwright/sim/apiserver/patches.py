@@ -148,7 +148,7 @@ def _strategic(target: Any, patch: dict[str, Any], struct: str) -> Any:
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise bad_request(f"unknown patch type {directive!r}")
+        raise ApiError(500, "", f"unknown patch type: {directive} in map: {patch}")
     result = dict(target) if isinstance(target, dict) else {}
     retained = patch.get("$retainKeys")
     if isinstance(retained, list):
@@ -179,7 +179,8 @@ def _strategic(target: Any, patch: dict[str, Any], struct: str) -> Any:
         name = key.removeprefix("$setElementOrder/")
         if name != key and name not in plain and isinstance(order, list) and isinstance(result.get(name), list):
             field = fields.get(name)
-            result[name] = _ordered(result[name], order, (field.merge_key if field is not None else None) or "")
+            merge_key = (field.merge_key if field is not None else None) or ""
+            result[name] = _ordered(result[name], order, result[name], merge_key)
     return result
 
 
@@ -189,13 +190,12 @@ def _strategic_list(target: Any, patch: list[Any], struct: str, merge_key: str |
     replaced = any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch)
     if merge_key is None or replaced:
         return [item for item in patch if not (isinstance(item, dict) and "$patch" in item)]
+    result = list(present)
     if not merge_key:
-        result = present + [item for item in patch if item not in present]
-        return _ordered(result, order, "") if isinstance(order, list) else result
-    result = present
-    for item in patch:
+        result += [item for item in patch if item not in present]
+    for item in patch if merge_key else ():
         if not isinstance(item, dict) or merge_key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {merge_key}")
+            raise ApiError(500, "", f"map: {item} does not contain declared merge key: {merge_key}")
         wanted = item[merge_key]
         at = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(merge_key) == wanted), None)
         if item.get("$patch") == "delete":
@@ -205,19 +205,26 @@ def _strategic_list(target: Any, patch: list[Any], struct: str, merge_key: str |
             result.append(_strategic({}, item, struct))
         else:
             result[at] = _strategic(result[at], item, struct)
-    return _ordered(result, order, merge_key) if isinstance(order, list) else result
+    result = _ordered(result, patch, present, merge_key)
+    return _ordered(result, order, present, merge_key) if isinstance(order, list) else result
 
 
-def _ordered(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
-    """Items named in the order come in that order; others keep their place behind what stood before them."""
+def _ordered(items: list[Any], order: list[Any], server: list[Any], merge_key: str) -> list[Any]:
+    """Items that the order names come in its order; the others are put between them, each before the first one that
+    stood behind it on the server, else at the end. So a new item comes before what nobody named.
+    """
 
     def identity(item: Any) -> Any:
-        return item.get(merge_key) if isinstance(item, dict) and merge_key else item
+        found = item.get(merge_key) if isinstance(item, dict) and merge_key else item
+        return repr(found) if isinstance(found, (dict, list)) else found
 
-    ranks = {identity(item): rank for rank, item in enumerate(order) if not isinstance(identity(item), (dict, list))}
-    placed: list[tuple[float, int, Any]] = []
-    last = -1.0
-    for position, item in enumerate(items):
-        last = float(ranks.get(identity(item), last))
-        placed.append((last, position, item))
-    return [item for _, _, item in sorted(placed, key=lambda entry: entry[:2])]
+    ranks = {identity(item): rank for rank, item in enumerate(order)}
+    places = {identity(item): place for place, item in enumerate(server)}
+    named = sorted((item for item in items if identity(item) in ranks), key=lambda item: ranks[identity(item)])
+    others = [item for item in items if identity(item) not in ranks]
+    merged: list[Any] = []
+    while named and others:
+        other, name = places.get(identity(others[0])), places.get(identity(named[0]))
+        first = other is not None and name is not None and other < name
+        merged.append(others.pop(0) if first else named.pop(0))
+    return merged + named + others

@@ -43,7 +43,10 @@ def canonical(text: str) -> str:
     match = _PATTERN.match(text)
     assert match is not None
     sign, size = ("-", -value) if value < 0 else ("", value)
-    size = min(size.quantize(_NANO, rounding=ROUND_CEILING) if size % _NANO else size, _LARGEST)
+    if size % _NANO:
+        size = size.quantize(_NANO, rounding=ROUND_CEILING)
+    if not match[2]:
+        size = min(size, _LARGEST)
     if match[3] in _BINARY and size >= 1024 and size == size.to_integral_value():
         whole, power = int(size), 0
         while whole % 1024 == 0 and power < 6:

@@ -138,7 +138,7 @@ class Reader:
             records = (record for record in records if record.key > start)
         if test is not None:
             records = filter(test, records)
-        limit = _count(request.query.get("limit", ""), "limit")
+        limit = _count(request.query.get("limit", ""))
         page = list(islice(records, limit)) if limit else list(records)
         metadata: Object = {"resourceVersion": str(version)}
         if limit and len(page) == limit:
@@ -235,7 +235,7 @@ class Reader:
         wanted = request.query.get("resourceVersion", "")
         bookmarks = request.flag("allowWatchBookmarks")
         initial = self._wants_initial(request, wanted, bookmarks=bookmarks)
-        timeout = _count(request.query.get("timeoutSeconds", ""), "timeoutSeconds") or DEFAULT_WATCH_SECONDS
+        timeout = _count(request.query.get("timeoutSeconds", "")) or DEFAULT_WATCH_SECONDS
         version = _version(wanted)
         watch = Watch(
             collection,
@@ -252,10 +252,14 @@ class Reader:
             if initial:
                 watch.append(self.bookmark(kind, initial_end=True))
         else:
-            lines: dict[tuple[str, Kind], bytes] = {}
-            for event in collection.since(version):
-                watch.offer(event, lines)
-                lines.clear()
+            try:
+                events = collection.since(version)
+            except ApiError as error:
+                watch.append(_encode({"type": "ERROR", "object": error.status()}) + b"\n")
+                watch.close()
+                return WatchStream(watch, float(timeout), bookmarks, form.content_type)
+            for event in events:
+                watch.offer(event, {})
             watch.forgive()
         collection.watches.add(watch)
         return WatchStream(watch, float(timeout), bookmarks, form.content_type)
@@ -307,17 +311,18 @@ def _version(text: str) -> int:
     if not text:
         return 0
     if not text.isdigit() or len(text) > 20:
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": {detail}')
     return int(text)
 
 
-def _count(text: str, name: str) -> int:
+def _count(text: str) -> int:
     if not text:
         return 0
     try:
         return max(int(text), 0)
     except ValueError:
-        raise bad_request(f'{name}: strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def _bad_list_option(field: str, why: str) -> ApiError:

@@ -105,7 +105,8 @@ def decode_json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise bad_request(f"the object provided is unrecognized: json parse error: {error}") from error
+        why = f"couldn't get version/kind; json parse error: {error}"
+        raise bad_request(f"the object provided is unrecognized: {why}") from error
 
 
 def _decode_yaml(body: bytes) -> Any:

@@ -60,6 +60,8 @@ def bind(
     record = writer.record(pods, namespace, name)
     pod = record.decode(pods)
     metadata = binding.get("metadata") or {}
+    if metadata.get("name") != name:
+        raise bad_request("name in URL does not match name in Binding object")
     uid = metadata.get("uid")
     if uid and uid != record.uid:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
@@ -78,7 +80,6 @@ def bind(
     condition = {
         "type": "PodScheduled",
         "status": "True",
-        "observedGeneration": pod["metadata"].get("generation", 1),
         "lastProbeTime": None,
         "lastTransitionTime": timestamp(now),
     }

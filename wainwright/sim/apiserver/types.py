@@ -125,13 +125,14 @@ def conform(value: Object, struct: str, path: str = "") -> list[str]:
 
 
 def _time(text: str, *, micro: bool) -> str:
-    """In UTC, with six digits of a second or none."""
+    """In UTC; microseconds are given with exactly six digits, or the text is refused, as Go does."""
     if (len(text), text[-1:]) == (27 if micro else 20, "Z") and text[10] == "T":
         return text
+    fraction = len(text.partition(".")[2].partition("+")[0].partition("-")[0].rstrip("Z"))
     moment = None
     with suppress(ValueError):
         moment = datetime.fromisoformat(text)
-    if moment is None or moment.tzinfo is None or len(text) < 20:
+    if moment is None or moment.tzinfo is None or (micro and fraction != 6):
         layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
         raise bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
     moment = moment.astimezone(UTC)

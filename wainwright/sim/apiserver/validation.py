@@ -136,9 +136,6 @@ def validate_pod_spec(spec: Object, path: str) -> Iterator[Fault]:
             yield from _validate_container(container, f"{path}.{group}[{index}]", names)
     if spec.get("restartPolicy") not in _RESTART:
         yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), sorted(_RESTART))
-    grace = spec.get("terminationGracePeriodSeconds")
-    if isinstance(grace, int) and grace < 0:
-        yield invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
     yield from _validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector"))
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         operator = toleration.get("operator") or "Equal"

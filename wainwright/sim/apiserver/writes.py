@@ -24,7 +24,6 @@ from wainwright.sim.apiserver.errors import (
     invalid,
     invalid_object,
     not_found,
-    required,
 )
 from wainwright.sim.apiserver.kinds import Kind, Object, Registry
 from wainwright.sim.apiserver.requests import timestamp
@@ -340,16 +339,14 @@ class Writer:
 
     def _check(self, kind: Kind, obj: Object, old: Object | None) -> None:
         metadata = obj["metadata"]
-        faults = list(_type_faults(metadata))
-        if not faults:
-            faults = list(validate_metadata(kind, metadata))
+        faults = list(validate_metadata(kind, metadata))
         if old is not None and not faults:
             faults += _metadata_changes(metadata, old["metadata"])
         if kind.schema is not None:
             faults += islice(schemas.validate(obj, kind.schema), _MOST_FAULTS)
             if kind.has_rules and not faults:
                 faults += islice(broken(obj, old, kind.schema), _MOST_FAULTS)
-        elif not faults:
+        else:
             try:
                 faults += islice(validate(kind, obj), _MOST_FAULTS)
                 if old is not None:
@@ -379,10 +376,9 @@ class Writer:
         grace = self._grace_seconds(kind, obj, options)
         deleted_at = metadata.get("deletionTimestamp")
         lingers = kind.collection == "namespaces" and bool(obj["spec"].get("finalizers"))
-        if not finalizers and not grace and not lingers:
-            if not dry_run:
-                record = self._remove(kind, record)
-            return record, True
+        over = not finalizers and not grace and not lingers
+        if over and (kind.collection != "pods" or dry_run):
+            return record if dry_run else self._remove(kind, record), True
         changed = {**metadata}
         if finalizers:
             changed["finalizers"] = finalizers
@@ -400,14 +396,16 @@ class Writer:
             changed["deletionGracePeriodSeconds"] = grace
         if lingers:
             obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-        elif changed == metadata:
+        elif changed == metadata and not over:
             return record, False
         obj["metadata"] = changed
         if dry_run:
             return Record(collection.kind, obj, record.version), False
-        if obj == record.decode(collection.kind):
-            return record, False
-        stored = self.store.replace(collection, record, obj)
+        stored = record
+        if obj != record.decode(collection.kind):
+            stored = self.store.replace(collection, record, obj)
+        if over:
+            return self._remove(kind, stored), True
         if kind is self._definitions:
             self._terminate_definition(stored, now)
         return stored, False
@@ -544,18 +542,6 @@ def _go_strings(values: list[str]) -> str:
     return f"[]string{{{quoted}}}"
 
 
-def _type_faults(metadata: Object) -> list[Fault]:
-    """Metadata of the wrong shape, which nothing after this could read."""
-    for key, shape in (("labels", dict), ("annotations", dict), ("finalizers", list), ("ownerReferences", list)):
-        value = metadata.get(key)
-        if value is not None and not isinstance(value, shape):
-            raise bad_request(f"json: cannot unmarshal {type(value).__name__} into Go struct field ObjectMeta.{key}")
-    if any(not isinstance(owner, dict) for owner in metadata.get("ownerReferences") or ()):
-        raise bad_request("json: cannot unmarshal into Go struct field ObjectMeta.ownerReferences")
-    name = metadata.get("name")
-    return [] if name is None or isinstance(name, str) else [required("metadata.name", "must be a string")]
-
-
 def _is_new_generation(kind: Kind, new: Object, old: Object) -> bool:
     if kind.custom:
         ignored = {"metadata", "status"} if kind.status else {"metadata"}
@@ -567,15 +553,16 @@ def _is_new_generation(kind: Kind, new: Object, old: Object) -> bool:
 
 def _check_preconditions(kind: Kind, record: Record, preconditions: Mapping[str, Any]) -> None:
     uid, version = preconditions.get("uid"), preconditions.get("resourceVersion")
-    if uid and uid != record.uid:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        raise conflict(kind, record.name, why)
-    if version and str(version) != str(record.version):
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {version}, "
-            f"ResourceVersion in object meta: {record.version}"
-        )
-        raise conflict(kind, record.name, why)
+    for name, wanted, found in (("UID", uid, record.uid), ("ResourceVersion", version, str(record.version))):
+        if wanted and str(wanted) != found:
+            fate = "deleted and then recreated" if name == "UID" else "modified"
+            raise ApiError(
+                409,
+                "Conflict",
+                f'Operation cannot be fulfilled on {kind.title} "{record.name}": the {name} in the precondition '
+                f"({wanted}) does not match the {name} in record ({found}). The object might have been {fate}",
+                details={"name": record.name, "kind": kind.title},
+            )
 
 
 def _with_propagation(finalizers: list[str], options: Mapping[str, Any]) -> list[str]:
