@@ -4,18 +4,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: docs help setup demo up test unit check bench format lock clean
+.PHONY: docs help setup demo up test unit check control-plane bench format lock clean
 
 help:  ## What each target does
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("wainwright needs Python 3.11 or newer; found " + sys.version.split()[0] + ". Set PYTHON=python3.11 (or newer).") if sys.version_info < (3, 11) else None'
 	@echo "setting up $(VENV) (about a minute the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --require-hashes --compile-bytecode -r requirements.lock
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --require-hashes --compile-bytecode -r requirements.lock
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --no-deps -e .
 	@$(BIN)/python -m compileall -q wainwright workers tasks config || true
 	@touch $(READY)
 
@@ -38,6 +38,9 @@ unit: $(READY)  ## The quick tests only
 
 test: check  ## What CI runs: make check, then every test
 	@$(BIN)/pytest tests
+
+control-plane: $(READY)  ## Build the Kubernetes control plane that tests marked `cluster` run on (once; about five minutes)
+	@$(BIN)/python -m tests.control_plane.build
 
 bench: $(READY)  ## Measure; figures go to docs/performance.md
 	@$(BIN)/python -m bench
