@@ -16,6 +16,7 @@ from wainwright.batching.store import Store
 from wainwright.clock import Clock
 from wainwright.cloud.errors import CloudError
 from wainwright.cloud.port import CloudProvider
+from wainwright.errors import ViewNotReady
 from wainwright.provisioning.ports import Hints
 from wainwright.provisioning.reading import ClusterReader
 from wainwright.provisioning.records import BatchItem, Retry, SolveInput, record_payload
@@ -98,7 +99,12 @@ class SolvePass:
         laps.over("take")
         answers = self._reader.fetch()
         laps.over("read")
-        state = self._reader.decode(answers)
+        try:
+            state = self._reader.decode(answers)
+        except ViewNotReady:
+            # Nobody died: without this, a view that takes a while would have its batches suspected and set aside.
+            self._store.run("solve_put_back", lock.holder, lock.fence or 0)
+            raise
         del answers
         laps.over("decode")
         pods, items = provisionable(state, taken)

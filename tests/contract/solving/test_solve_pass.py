@@ -172,8 +172,23 @@ def test_no_solve_on_a_stale_view(world):
         world.solve()
 
 
+def test_waiting_for_the_view_is_no_death_of_the_solver(world):
+    """Regression: every put-off pass counted as a death, so that after five seconds without a complete view (a new
+    epoch, a watcher's takeover) the pods of a closed batch were set aside for good as killers of solvers.
+    """
+    batch = world.closed_batch(a_pod("a"), a_pod("b"))
+    world.redis.hdel(world.keys.view_meta, "complete")
+    for _ in range(10):
+        with pytest.raises(ViewNotReady):
+            world.solve()
+    assert world.redis.hget(world.keys.batch(batch), "deaths") == "0"
+    world.redis.hset(world.keys.view_meta, "complete", "1")
+    assert world.solve().pods == 2
+    assert world.redis.hlen(world.keys.dead) == 0
+
+
 def test_a_batch_that_kills_its_solver_is_solved_alone_split_and_parked(world, monkeypatch):
-    """Solvers die with two batches in hand until the bad one is taken alone, then halved, down to the pod that kills."""
+    """Solvers die with two batches in hand until the bad one is taken alone, halved, down to the pod that kills."""
     world.closed_batch(a_pod("poison"), a_pod("good-1"), a_pod("good-2"), name="bad")
     world.closed_batch(a_pod("fine"), name="innocent")
 
