@@ -18,11 +18,17 @@ ROUTES: Final = {
     "wainwright.solve": "solve",
     "wainwright.launch": "launch",
     "wainwright.nominate": "launch",
+    "wainwright.collect": "collect",
+    "wainwright.pushes": "collect",
+    "wainwright.autoscaler_config": "collect",
     "wainwright.garbage": "collect",
     "wainwright.pools": "collect",
     "wainwright.sweep": "tick",
     "wainwright.retries": "tick",
     "wainwright.lifecycle": "tick",
+    "wainwright.decide": "tick",
+    "wainwright.poke": "tick",
+    "wainwright.reconcile": "tick",
 }
 """Task name → queue. `collect` is apart because what it asks may hang."""
 
@@ -84,8 +90,15 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         "lifecycle": beat.lifecycle_seconds,
         "pools": beat.pools_seconds,
         "garbage": beat.garbage_seconds,
+        "pushes": beat.pushes_seconds,
+        "autoscaler_config": beat.autoscaler_config_seconds,
     }
-    return {
-        name: {"task": f"wainwright.{name}", "schedule": seconds, "options": {"expires": max(2.0, seconds)}}
-        for name, seconds in periods.items()
-    }
+    schedule = {name: _entry(name, seconds) for name, seconds in periods.items()}
+    for name, seconds in (("collect", beat.collect_seconds), ("decide", beat.decide_seconds)):
+        for shard in range(settings.autoscaling.shards):
+            schedule[f"{name}:{shard}"] = {**_entry(name, seconds), "args": (shard,)}
+    return schedule
+
+
+def _entry(name: str, seconds: float) -> dict[str, Any]:
+    return {"task": f"wainwright.{name}", "schedule": seconds, "options": {"expires": max(2.0, seconds)}}

@@ -139,6 +139,28 @@ class WatcherSettings(Group):
     """How often all pending pods are compared with what is queued, planned or set aside."""
 
 
+class AutoscalingSettings(Group):
+    shards: int = Field(4, ge=1, le=256)
+    """PodAutoscalers are divided into so many shards, each with ticks of its own. All processes must agree on it; 16
+    suit 10,000 of them."""
+
+    namespace: str = "kube-system"
+    """Where the ConfigMap config-autoscaler is."""
+
+    connections: str = ""
+    """Folder with one file per Redis connection that a PodAutoscaler may name: file name is the connection's, content
+    the URL (a mounted Secret looks so). Empty: there are none."""
+
+    push_listen: str = "127.0.0.1"
+    """Address that the push endpoint binds."""
+
+    push_port: int = Field(8183, ge=0, le=65535)
+    """Port of the push endpoint (`python -m workers.push`)."""
+
+    push_token: str = ""
+    """Who pushes must send `Authorization: Bearer TOKEN` with it. Empty: anyone who reaches the port may push."""
+
+
 class BeatSettings(Group):
     """Periods of the periodic tasks, in seconds. Two beats may run; each slot is taken once."""
 
@@ -156,6 +178,18 @@ class BeatSettings(Group):
 
     garbage_seconds: float = Field(30.0, ge=1)
     """Compares the cloud's instances with the claims, and terminates what belongs to none."""
+
+    collect_seconds: float = Field(1.0, ge=0.5, le=8)
+    """Reads the load of pod autoscalers. Seconds between two readings count as the earlier one."""
+
+    decide_seconds: float = Field(2.0, ge=0.5, le=30)
+    """Decides how many pods there should be. Knative's tick."""
+
+    pushes_seconds: float = Field(1.0, ge=0.1, le=10)
+    """Takes over load that applications pushed."""
+
+    autoscaler_config_seconds: float = Field(2.0, ge=0.5)
+    """Looks at the ConfigMap config-autoscaler."""
 
     slot_seconds: float = Field(60.0, ge=5)
     """How long the guard of a slot is kept; longer than any message can be late."""
@@ -196,6 +230,7 @@ class Settings(Group):
     launch: LaunchSettings = LaunchSettings()
     cloud: CloudSettings = CloudSettings()
     watcher: WatcherSettings = WatcherSettings()
+    autoscaling: AutoscalingSettings = AutoscalingSettings()
     beat: BeatSettings = BeatSettings()
     stack: StackSettings = StackSettings()
     log: LogSettings = LogSettings()

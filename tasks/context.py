@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from celery import Celery
@@ -26,6 +27,7 @@ from wainwright.provisioning.assembly import Provisioning, assemble
 from wainwright.provisioning.policy import LaunchPolicy
 
 if TYPE_CHECKING:
+    from wainwright.podscaling.assembly import PodScaling
     from wainwright.provisioning.solving import SolvePass
 
 T = TypeVar("T")
@@ -139,6 +141,21 @@ class Context:
             cluster=self.settings.cloud.cluster,
             records=ClaimRecords(self.store, worker=self.worker),
         )
+
+    @made_once
+    def scaling(self) -> PodScaling:
+        from wainwright.podscaling.assembly import PodScaling, ScalingOptions  # numpy and aiohttp, for these alone
+
+        autoscaling = self.settings.autoscaling
+        options = ScalingOptions(
+            shards=autoscaling.shards,
+            namespace=autoscaling.namespace,
+            own_url=self.settings.redis.url,
+            connections=Path(autoscaling.connections) if autoscaling.connections else None,
+        )
+        # Every scaling act is told, also the same one twice within two minutes.
+        recorder = EventRecorder(self.kube, clock=self.clock, dedupe_seconds=0.0, per_second=100.0, burst=1000)
+        return PodScaling(self.store, self.kube, recorder, self.clock, options)
 
 
 class _Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -34,6 +35,12 @@ class CeleryHints:
 
     def nominate(self, batch: str) -> None:
         self._send("wainwright.nominate", batch)
+
+    def poke(self, keys: Sequence[str]) -> None:
+        self._send("wainwright.poke", list(keys))
+
+    def reconcile(self, keys: Sequence[str]) -> None:
+        self._send("wainwright.reconcile", list(keys))
 
     def _send(self, task: str, *arguments: object) -> None:
         try:

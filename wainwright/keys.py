@@ -217,7 +217,8 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "hash",
         "watcher",
         "Objects as last seen, trimmed: pods, nodes, nodeclaims, nodepools, daemonsets, persistentvolumeclaims, "
-        "persistentvolumes, storageclasses, csinodes, namespaces; `namespace/name` or `name` → JSON",
+        "persistentvolumes, storageclasses, csinodes, namespaces, podautoscalers, deployments, "
+        "statefulsets; `namespace/name` or `name` → JSON",
         "HGET {}view:pods default/web-0",
     ),
     KeySpec(
@@ -243,6 +244,68 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "all",
         "Decision log: what, about (claim, pod, nodepool, batch), why, by; 10,000 entries",
         "XREVRANGE {}decisions + - COUNT 10",
+    ),
+    KeySpec(
+        "kpa:state:<namespace>/<name>",
+        "string",
+        "decide",
+        "An autoscaler between decisions: JSON {decided_ms, uid, folded (inbox entry up to which samples are in it), "
+        "state (wish, panic, delay), last (newest decision), sources (load windows of each)}",
+        "GET {}kpa:state:default/web",
+    ),
+    KeySpec(
+        "kpa:specs",
+        "hash",
+        "decide",
+        "Parameters of each autoscaler, derived from ConfigMap and annotations: namespace/name → JSON",
+        "HGET {}kpa:specs default/web",
+    ),
+    KeySpec(
+        "kpa:inbox:<shard>",
+        "stream",
+        "collect, pushes",
+        "Samples on their way into windows: v, samples (JSON [[autoscaler, source, second, value or null, message], "
+        "…]). Entries leave when they are in the windows, after two minutes at the latest",
+        "XREVRANGE {}kpa:inbox:0 + - COUNT 3",
+    ),
+    KeySpec(
+        "kpa:push",
+        "stream",
+        "applications, push endpoint",
+        "Load that applications report: pa (namespace/name), value; optionally source, reporter, at_ms",
+        "XREVRANGE {}kpa:push + - COUNT 5",
+    ),
+    KeySpec(
+        "kpa:push:read", "string", "pushes", "Entry of kpa:push up to which load was taken over", "GET {}kpa:push:read"
+    ),
+    KeySpec(
+        "kpa:zero",
+        "set",
+        "decide",
+        "Autoscalers whose wish is 0: load on one of them is decided on at once",
+        "SCARD {}kpa:zero",
+    ),
+    KeySpec(
+        "kpa:wishes",
+        "stream",
+        "decide",
+        "Wishes that changed: v, pa, desired; about 20,000 entries. Who watches begins where it is",
+        "XREVRANGE {}kpa:wishes + - COUNT 5",
+    ),
+    KeySpec(
+        "kpa:config",
+        "string",
+        "autoscaler_config",
+        "The ConfigMap config-autoscaler: JSON {seen (its version), data (last valid), faults (why the one seen is not "
+        "in force)}",
+        "GET {}kpa:config",
+    ),
+    KeySpec(
+        "kpa:log:<namespace>/<name>",
+        "stream",
+        "scale",
+        "Scaling acts of an autoscaler, newest last: v, from, to, reason, why, target (kept a day, 50 entries)",
+        "XREVRANGE {}kpa:log:default/web + - COUNT 5",
     ),
     KeySpec(
         "tick:<task>",
@@ -329,6 +392,12 @@ class Keys:
         self.view_pending = prefix + "view:pending"
         self.unavailable = prefix + "unavailable"
         self.decisions = prefix + "decisions"
+        self.kpa_specs = prefix + "kpa:specs"
+        self.kpa_push = prefix + "kpa:push"
+        self.kpa_push_read = prefix + "kpa:push:read"
+        self.kpa_zero = prefix + "kpa:zero"
+        self.kpa_wishes = prefix + "kpa:wishes"
+        self.kpa_config = prefix + "kpa:config"
 
     def pending(self, node_pool: str) -> str:
         return f"{self.prefix}pending:{node_pool}"
@@ -371,6 +440,15 @@ class Keys:
 
     def pod(self, key: str) -> str:
         return f"{self.prefix}pod:{key}"
+
+    def kpa_state(self, autoscaler: str) -> str:
+        return f"{self.prefix}kpa:state:{autoscaler}"
+
+    def kpa_inbox(self, shard: int) -> str:
+        return f"{self.prefix}kpa:inbox:{shard}"
+
+    def kpa_log(self, autoscaler: str) -> str:
+        return f"{self.prefix}kpa:log:{autoscaler}"
 
     def tick(self, task: str) -> str:
         return f"{self.prefix}tick:{task}"

@@ -22,6 +22,7 @@ from wainwright.kube.client import KubeClient
 from wainwright.kube.events import EventRecorder
 from wainwright.kube.leases import KARPENTER_LEASE, LeaderElector, fresh_holder
 from wainwright.kube.watcher import Watcher, WatchPolicy
+from wainwright.podscaling.controller import KPAMetrics, new_controller
 from wainwright.provisioning.chores import Chores
 from wainwright.provisioning.controller import Controller
 from wainwright.provisioning.intake import Intake
@@ -115,6 +116,7 @@ def run(settings: Settings, kube: KubeClient, stopping: threading.Event) -> None
         clock=clock,
     )
     controller.register(watcher)
+    scaling = new_controller(store, watcher, KPAMetrics(store), intake_chores, hints.reconcile)
     pool_chores.every(POOLS_SECONDS, "look at nodepools", lambda: controller.refresh() if intake.is_active else None)
     for name, work in (("chores", intake_chores.run), ("nodepools", pool_chores.run)):
         threading.Thread(target=work, name=name, daemon=True).start()
@@ -126,6 +128,7 @@ def run(settings: Settings, kube: KubeClient, stopping: threading.Event) -> None
     threading.Thread(target=stop, name="stop", daemon=True).start()
     tune_garbage_collector()
     watcher.run()
+    scaling.stop()
     intake_chores.stop()
     pool_chores.stop()
     store.close()

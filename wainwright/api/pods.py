@@ -163,6 +163,7 @@ class PodStatus(Resource):
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: datetime | None = None
+    pod_ip: str = msgspec.field(default="", name="podIP")
 
 
 class Pod(Resource):
@@ -189,6 +190,12 @@ class Pod(Resource):
     @property
     def is_terminating(self) -> bool:
         return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Runs, is Ready, and is not being deleted."""
+        ready = any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+        return ready and self.status.phase == "Running" and not self.is_terminating
 
     @property
     def is_daemon(self) -> bool:

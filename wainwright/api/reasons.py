@@ -15,7 +15,13 @@ class ConditionType(StrEnum):
     INITIALIZED = "Initialized"
     DRAINED = "Drained"
     INSTANCE_TERMINATING = "InstanceTerminating"
-    # both
+    # PodAutoscaler
+    ACTIVE = "Active"
+    SCALE_TARGET_INITIALIZED = "ScaleTargetInitialized"
+    METRICS_AVAILABLE = "MetricsAvailable"
+    SETTINGS_VALID = "SettingsValid"
+    SCALE_TARGET_FOUND = "ScaleTargetFound"
+    # all
     READY = "Ready"
 
 
@@ -47,6 +53,26 @@ class ConditionReason(StrEnum):
     DRAINING = "Draining"
     INSTANCE_TERMINATING = "InstanceTerminating"
 
+    # PodAutoscaler. The Active condition takes Knative's (wainwright.autoscaling.conditions), and:
+    ACTIVE = "Active"
+    NO_SOURCE_AT_ZERO = "NoSourceAtZero"
+    """One pod stays without load, because no source could see load at zero."""
+    INITIALIZED_ONCE = "InitialScaleReached"
+    NOT_INITIALIZED = "InitialScaleNotReached"
+    METRICS_AVAILABLE = "MetricsAvailable"
+    NOT_COLLECTED = "NotCollectedYet"
+    COLLECTION_FAILED = "CollectionFailed"
+    NO_SAMPLES = "DidNotReceiveStat"
+    CLOCK_WENT_BACK = "ClockWentBack"
+    PODS_UNKNOWN = "ReadyPodsUnknown"
+    SETTINGS_VALID = "SettingsValid"
+    INVALID_SETTINGS = "InvalidSettings"
+    TARGET_FOUND = "TargetFound"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    TARGET_UNKNOWN = "TargetUnknown"
+    TARGET_SHARED = "TargetShared"
+    SCALE_REFUSED = "ScaleRefused"
+
 
 class EventReason(StrEnum):
     # Pods
@@ -71,5 +97,11 @@ class EventReason(StrEnum):
     TERMINATING = "Terminating"
     FAILED_DRAINING = "FailedDraining"
     FAILED_TERMINATION = "FailedTermination"
+    # PodAutoscalers and their ConfigMap
+    SCALED_UP = "ScaledUp"
+    SCALED_DOWN = "ScaledDown"
+    SCALE_REFUSED = "ScaleRefused"
+    CONFIG_REFUSED = "ConfigRefused"
+    CONFIG_UNREAD = "ConfigUnread"
     # Everything
     CANNOT_BE_DECODED = "CannotBeDecoded"

@@ -53,6 +53,7 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 )
 NODE_POOLS = Resource("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 NODE_CLAIMS = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", namespaced=False)
+POD_AUTOSCALERS = Resource("autoscaling.wainwright.dev", "v1alpha1", "podautoscalers", "PodAutoscaler", namespaced=True)
 
 PVCS = PERSISTENT_VOLUME_CLAIMS
 PVS = PERSISTENT_VOLUMES

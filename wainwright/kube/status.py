@@ -42,15 +42,18 @@ def write_conditions(
     now: datetime,
     *,
     beside: Mapping[str, Any] | None = None,
+    beside_changed: bool = False,
 ) -> bool:
-    """Patches the status where a condition says something new; whether it did.
+    """Patches the status where a condition says something new (or beside_changed); whether it did.
 
     beside: other fields of the status, written in the same patch. Raises Conflict when the object is another version
     than the one that meta and current are from: look again when that version arrives.
     """
     conditions = merged_conditions(current, wanted, now)
     if conditions is None:
-        return False
+        if not beside_changed:
+            return False
+        conditions = tuple(current)
     body: dict[str, Any] = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "status": {**(beside or {}), "conditions": [_as_json(condition) for condition in conditions]},

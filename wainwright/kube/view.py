@@ -18,8 +18,10 @@ from wainwright.api.namespaces import Namespace
 from wainwright.api.nodeclaims import NodeClaim
 from wainwright.api.nodepools import NodePool
 from wainwright.api.nodes import Node
+from wainwright.api.podautoscalers import PodAutoscaler
 from wainwright.api.pods import Pod
 from wainwright.api.volumes import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from wainwright.api.workloads import Workload
 from wainwright.batching.store import Argument, Store, translated
 from wainwright.errors import FenceLost, ViewNotReady
 from wainwright.kube import resources
@@ -56,6 +58,9 @@ KINDS: Final = (
     _kind(resources.PERSISTENT_VOLUMES, PersistentVolume, required=False),
     _kind(resources.STORAGE_CLASSES, StorageClass, required=False),
     _kind(resources.CSI_NODES, CsiNode, required=False),
+    _kind(resources.POD_AUTOSCALERS, PodAutoscaler, required=False),
+    _kind(resources.DEPLOYMENTS, Workload, required=False),
+    _kind(resources.STATEFUL_SETS, Workload, required=False),
 )
 """In the order in which they are listed: a pod on a node, a node of a claim are then never older than what they
 refer to (design §4)."""
@@ -78,7 +83,7 @@ class Fenced(FenceLost):
 
 # What is kept ---------------------------------------------------------------------------------------------------------
 
-_KEPT_DOMAINS: Final = ("karpenter.sh/", "wainwright.dev/")
+_KEPT_DOMAINS: Final = ("karpenter.sh/", "wainwright.dev/", "autoscaling.knative.dev/", "serving.knative.dev/")
 _KEPT_ANNOTATIONS: Final = frozenset(
     {"controller.kubernetes.io/pod-deletion-cost", "cluster-autoscaler.kubernetes.io/safe-to-evict"}
 )

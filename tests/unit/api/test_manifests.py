@@ -12,6 +12,7 @@ from wainwright.api.base import Resource
 from wainwright.api.meta import Condition
 from wainwright.api.nodeclaims import NodeClaim, NodeClaimSpec
 from wainwright.api.nodepools import Disruption, NodePool, TemplateSpec
+from wainwright.api.podautoscalers import SOURCE_TYPES, PodAutoscaler, PodsSource, ScaleTargetRef
 from wainwright.cloud.simulated.node_class import NODE_CLASS_KIND, SimulatedNodeClass
 
 CONFIG = Path(__file__).parents[3] / "config"
@@ -45,7 +46,7 @@ def test_a_definition_is_named_after_what_it_defines(kind):
     document = CRDS[kind]
     spec = document["spec"]
     assert document["metadata"]["name"] == f"{spec['names']['plural']}.{spec['group']}"
-    assert spec["scope"] == "Cluster"
+    assert spec["scope"] == ("Namespaced" if kind == "PodAutoscaler" else "Cluster")
     assert "status" in spec["versions"][0]["subresources"]
     columns = [column["name"] for column in spec["versions"][0]["additionalPrinterColumns"]]
     assert {"Ready", "Age"} <= set(columns)
@@ -69,6 +70,17 @@ def test_schema_and_validation_know_the_same_words(path, words):
     assert tuple(schema("NodePool", *path)["enum"]) == tuple(words)
 
 
+def test_every_source_of_load_is_in_the_schema_with_its_defaults():
+    source = ("spec", "metrics", "[]")
+    assert tuple(schema("PodAutoscaler", *source, "type")["enum"]) == SOURCE_TYPES
+    assert set(SOURCE_TYPES) < set(schema("PodAutoscaler", *source)["properties"])
+    for field in msgspec.structs.fields(PodsSource):
+        assert schema("PodAutoscaler", *source, "pods", field.encode_name)["default"] == field.default
+    for field in ("apiVersion", "kind"):
+        default = getattr(ScaleTargetRef(), "api_version" if field == "apiVersion" else field)
+        assert schema("PodAutoscaler", "spec", "scaleTargetRef", field)["default"] == default
+
+
 def test_schema_and_validation_have_the_same_bounds():
     assert schema("NodePool", *TEMPLATE, "requirements")["maxItems"] == validation.MAX_REQUIREMENTS
     assert schema("NodePool", *REQUIREMENT, "minValues")["maximum"] == validation.MAX_MIN_VALUES
@@ -87,7 +99,7 @@ def test_the_schema_fills_in_what_the_structs_leave_out():
     )
     budgets = schema("NodePool", "spec", "disruption", "budgets")["default"]
     assert msgspec.convert(budgets, typing.get_type_hints(Disruption)["budgets"]) == Disruption().budgets
-    for kind in ("NodePool", "NodeClaim", "SimulatedNodeClass"):
+    for kind in ("NodePool", "NodeClaim", "SimulatedNodeClass", "PodAutoscaler"):
         for field in ("status", "reason", "message"):
             condition = schema(kind, "status", "conditions", "[]")
             assert condition["required"] == ["type"]
@@ -109,7 +121,7 @@ def pruned(struct, found, path=""):
                 yield from pruned(kind, inner.get("items", inner), at)
 
 
-@pytest.mark.parametrize("struct", [NodePool, NodeClaim, SimulatedNodeClass])
+@pytest.mark.parametrize("struct", [NodePool, NodeClaim, SimulatedNodeClass, PodAutoscaler])
 def test_nothing_that_the_code_writes_is_dropped_by_the_api_server(struct):
     assert list(pruned(struct, schema(struct.__name__))) == []
 
