@@ -19,7 +19,7 @@ from wainwright.api.meta import Condition, ObjectMeta
 from wainwright.api.nodeclaims import NodeClaim
 from wainwright.api.nodepools import NodeClaimTemplate, NodePool, NodePoolSpec, NodeSelectorRequirement, TemplateSpec
 from wainwright.api.nodes import Node, NodeSpec, NodeStatus
-from wainwright.api.pods import Container, Pod, PodSpec, PodStatus, Quantity, ResourceRequirements
+from wainwright.api.pods import Container, Pod, PodSpec, PodStatus, Quantity, ResourceRequirements, Toleration
 from wainwright.batching.batcher import Batcher, Item
 from wainwright.batching.locks import SOLVE_LEASE_MS, Lock
 from wainwright.batching.pools import use_pool
@@ -33,7 +33,28 @@ from wainwright.provisioning.solving import SolvePass, SolvePolicy, SolveReport
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PENDING = PodStatus(
-    phase="Pending", conditions=(Condition(type="PodScheduled", status="False", reason="Unschedulable"),)
+    phase="Pending",
+    conditions=(
+        Condition(
+            type="PodScheduled",
+            status="False",
+            reason="Unschedulable",
+            message="0/100 nodes are available: 100 Insufficient cpu. preemption: 0/100 nodes are available.",
+            last_transition_time=NOW,
+        ),
+    ),
+)
+RUNNING = PodStatus(
+    phase="Running",
+    start_time=NOW,
+    conditions=tuple(
+        Condition(type=type_, status="True", last_transition_time=NOW)
+        for type_ in ("PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+    ),
+)
+TOLERATIONS = tuple(
+    Toleration(key=f"node.kubernetes.io/{what}", operator="Exists", effect="NoExecute", toleration_seconds=300)
+    for what in ("not-ready", "unreachable")
 )
 LARGEST_BATCH = 20_000
 
@@ -190,8 +211,15 @@ def _pod(name: str, cpu: int, memory: int, *, node: str = "") -> Pod:
     )
     return Pod(
         metadata=_meta(name, {"app": "web", "pod-template-hash": "5d4f8c7b9"}, namespace="default"),
-        spec=PodSpec(node_name=node, containers=containers, priority=0, termination_grace_period_seconds=30),
-        status=PodStatus(phase="Running") if node else PENDING,
+        spec=PodSpec(
+            node_name=node,
+            containers=containers,
+            tolerations=TOLERATIONS,
+            priority=0,
+            preemption_policy="PreemptLowerPriority",
+            termination_grace_period_seconds=30,
+        ),
+        status=RUNNING if node else PENDING,
     )
 
 
