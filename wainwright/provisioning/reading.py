@@ -44,9 +44,7 @@ class ClusterReader:
         self._store = store
         self._decoders = {kind: msgspec.json.Decoder(KINDS_BY_NAME[kind].as_type) for kind in SOLVE_KINDS}
         self._known: dict[str, dict[bytes, tuple[int, Any]]] = {kind: {} for kind in SOLVE_KINDS}
-        """By kind and name, the hash of an object's text and what it was decoded to. Hashes (64 bits, seeded by Python),
-        since the texts of 10,000 pods take 13 MB.
-        """
+        """By kind and name: hash of the text (the texts of 10,000 pods take 13 MB), what it was decoded to."""
 
     def fetch(self) -> list[Any]:
         """Everything as Redis has it at one instant. Raises StoreUnavailable."""
