@@ -77,12 +77,28 @@ class Stack:
             raise
 
     def _start(self, report: Callable[[str], None]) -> None:
-        stack = self.settings.stack
-        data = self.folder / "data"
-        data.mkdir(parents=True, exist_ok=True)
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
         report("Redis-compatible server, Kubernetes API, simulated cloud")
+        self._start_redis()
+        self._start_api_server()
+        self._start_cloud()
+        self._until("redis", self._redis_answers)
+        self._until("api-server", self.kubeconfig.exists)
+        report("CustomResourceDefinitions, controllers, watchers, workers, beats")
+        apply_crds(self.kube)
+        self._start_controllers()
+        roles = self._start_workers()
+        report("waiting until every process shows life and the cluster view is complete")
+        self._until("workers", lambda: len(self.signs_of_life()) >= roles)
+        self._until("watcher-1", self._view_is_complete)
+
+    def _start_redis(self) -> None:
+        data = self.folder / "data" / "redis"
+        self._python("redis", "workers.redis_server", "--port", str(self._redis_port), "--data", str(data))
+
+    def _start_api_server(self) -> None:
+        """The cluster. It is there when its kubeconfig is."""
         self.kubeconfig.unlink(missing_ok=True)
-        self._python("redis", "workers.redis_server", "--port", str(self._redis_port), "--data", str(data / "redis"))
         self._python(
             "api-server",
             "wainwright.sim.apiserver",
@@ -91,14 +107,17 @@ class Stack:
             "--kubeconfig",
             str(self.kubeconfig),
             "--data-dir",
-            str(data / "api-server"),
+            str(self.folder / "data" / "api-server"),
             "--exit-with-parent",
         )
+
+    def _start_cloud(self) -> None:
+        stack = self.settings.stack
         cloud = [
             "--port",
             str(self._cloud_port),
             "--state-file",
-            str(data / "cloud.jsonl"),
+            str(self.folder / "data" / "cloud.jsonl"),
             "--launch-delay",
             str(stack.launch_delay_seconds),
             "--boot-delay",
@@ -108,10 +127,8 @@ class Stack:
         if stack.catalog:
             cloud += ["--catalog", stack.catalog]
         self._python("cloud", "wainwright.cloud.simulated", *cloud)
-        self._until("redis", self._redis_answers)
-        self._until("api-server", self.kubeconfig.exists)
-        report("CustomResourceDefinitions, controllers, watchers, workers, beats")
-        apply_crds(self.kube)
+
+    def _start_controllers(self, *options: str) -> None:
         self._python(
             "controllers",
             "wainwright.sim.controllers",
@@ -120,7 +137,11 @@ class Stack:
             "--cloud",
             self.settings.cloud.url,
             "--exit-with-parent",
+            *options,
         )
+
+    def _start_workers(self) -> int:
+        """Our own processes; how many."""
         roles: list[tuple[str, tuple[str, ...]]] = []
         roles += [(f"watcher-{n}", ("workers.watcher",)) for n in range(1, self.options.watchers + 1)]
         roles += [(name, ("workers.worker", name)) for name in ("window", "solve")]
@@ -129,9 +150,7 @@ class Stack:
         roles += [(f"beat-{n}", ("workers.beat",)) for n in range(1, self.options.beats + 1)]
         for name, command in roles:
             self._python(name, *command, "--exit-with-parent")
-        report("waiting until every process shows life and the cluster view is complete")
-        self._until("workers", lambda: len(self.signs_of_life()) >= len(roles))
-        self._until("watcher-1", self._view_is_complete)
+        return len(roles)
 
     def stop(self) -> None:
         """Ends every child; within five seconds."""
