@@ -73,13 +73,13 @@ class Quiet:
 
 def measure(run: Run) -> Iterator[Figure]:
     sizes, cluster = ((500,), (100, 1000)) if run.quick else ((1000, 2000, 5000, 10_000), (1000, 10_000))
-    rounds = 2 if run.quick else 5
     main = 500 if run.quick else 2000
     with redis_server(run.folder) as url:
         for different in (False, True):
             for nodes, bound in ((0, 0), cluster):
                 for size in sizes if nodes == 0 or different is False else (main,):
                     target = "p50 < 500" if size == 2000 else ""
+                    rounds = 2 if run.quick or size > 2000 else 5
                     yield _figure(url, size, rounds, different=different, nodes=nodes, bound=bound, target=target)
 
 
