@@ -43,6 +43,8 @@ class Tally:
     domains: np.ndarray[tuple[int], np.dtype[np.int32]]
     node_domains: np.ndarray[tuple[int], np.dtype[np.int32]]
     pins: bool
+    filters: bool
+    """Does it leave some options or nodes out?"""
     claimants: Ints | None = None
 
 
@@ -85,6 +87,9 @@ class Allocation:
         self._of_population: dict[int, list[Tally]] = {}
         self._owners: dict[tuple[int, str], Ints] = {}
         self._named_by_host = self._populations_named_by_host()
+        self._known_cells: dict[object, list[tuple[tuple[int, ...], Bools, Ints]]] = {}
+        self._known_masks: dict[object, tuple[Bools, Bools]] = {}
+        self._sizes: dict[int, tuple[int, ...]] = {}
         self._costs: dict[tuple[tuple[int, ...], int], float] = {}
         self._accepts = problem.existing.accepts
         self._soft_taints = any(
@@ -161,6 +166,7 @@ class Allocation:
             domains=table.options,
             node_domains=table.nodes,
             pins=rule.kind is not RuleKind.SPREAD,
+            filters=not (bool(options_in.all()) and bool(nodes_in.all())),
         )
         self._tallies[key] = tally
         self._of_population.setdefault(rule.population, []).append(tally)
@@ -183,13 +189,21 @@ class Allocation:
 
     def _masks(self, group: Group, variant: Variant) -> tuple[Bools, Bools]:
         """Options that could hold one of these pods, and existing nodes that let them in."""
+        options, nodes = self._label_masks(group, variant)
+        return options & self.problem.fit_mask(self.sizes(group)), nodes
+
+    def _label_masks(self, group: Group, variant: Variant) -> tuple[Bools, Bools]:
         problem, shape = self.problem, group.shape
-        options, nodes = problem.label_masks(shape.terms, shape.tolerations, soft=variant.soft_taints)
-        options = options & problem.fit_mask(self.sizes(group))
-        for alternatives in (*variant.terms, *shape.volumes.places):
-            options = options & problem.universe.mask_of_terms(alternatives)
-            nodes = nodes & problem.existing.mask_of_terms(alternatives)
-        return options, nodes & self._accepts
+        key = (shape.terms, shape.tolerations, variant.soft_taints, variant.terms, shape.volumes.places)
+        known = self._known_masks.get(key)
+        if known is None:
+            options, nodes = problem.label_masks(shape.terms, shape.tolerations, soft=variant.soft_taints)
+            for alternatives in (*variant.terms, *shape.volumes.places):
+                options = options & problem.universe.mask_of_terms(alternatives)
+                nodes = nodes & problem.existing.mask_of_terms(alternatives)
+            known = (options, nodes & self._accepts)
+            self._known_masks[key] = known
+        return known
 
     def reach(self, group: Group) -> tuple[Bools, Bools]:
         """Options and existing nodes open to a group with all preferences dropped."""
@@ -197,7 +211,11 @@ class Allocation:
 
     def sizes(self, group: Group) -> tuple[int, ...]:
         """Amounts in the order of the universe's resources."""
-        return tuple(group.sizes.get(name, 0) for name in self.problem.universe.resources)
+        known = self._sizes.get(group.index)
+        if known is None:
+            known = tuple(group.sizes.get(name, 0) for name in self.problem.universe.resources)
+            self._sizes[group.index] = known
+        return known
 
     # -- preferences ---------------------------------------------------------------------------------------------
 
@@ -338,8 +356,8 @@ class Allocation:
         group = batch.group
         problem = self.problem
         keys = sorted({rule.key for rule in zonal} | {tally.key for tally in touched} | {key for _, key in inverse})
-        filters = [t for t in touched if not t.pins and not (t.options_in.all() and t.nodes_in.all())]
-        cells = self._cells(keys, filters, options, nodes)
+        filters = [t for t in touched if not t.pins and t.filters]
+        cells = self._cells_of(group, variant, keys, filters, nodes)
         rules = [(rule, self._tally(rule, group), keys.index(rule.key)) for rule in zonal]
         mine = frozenset(group.shape.populations)
         own_apart = [
@@ -508,6 +526,33 @@ class Allocation:
     @staticmethod
     def _counts_in(tally: Tally, options: Bools, nodes: Ints) -> bool:
         return bool((tally.options_in & options).any() or (len(nodes) and tally.nodes_in[nodes].any()))
+
+    def _cells_of(
+        self,
+        group: Group,
+        variant: Variant,
+        keys: Sequence[str],
+        filters: Sequence[Tally],
+        nodes: Bools,
+    ) -> list[tuple[tuple[int, ...], Bools, Ints]]:
+        """`_cells`, worked out once for all groups with the same labels and rules, then cut to what holds this one."""
+        shape = group.shape
+        key = (
+            shape.terms,
+            shape.tolerations,
+            variant.soft_taints,
+            variant.terms,
+            shape.volumes.places,
+            tuple(keys),
+            tuple(id(each) for each in filters),
+        )
+        known = self._known_cells.get(key)
+        if known is None:
+            known = self._cells(keys, filters, self._label_masks(group, variant)[0], nodes)
+            self._known_cells[key] = known
+        fits = self.problem.fit_mask(self.sizes(group))
+        cells = [(code, mask & fits, there) for code, mask, there in known]
+        return [cell for cell in cells if len(cell[2]) or cell[1].any()]
 
     def _cells(
         self, keys: Sequence[str], filters: Sequence[Tally], options: Bools, nodes: Bools

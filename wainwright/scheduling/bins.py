@@ -108,6 +108,25 @@ class Bins:
         rows = np.flatnonzero(mask)
         return int(rows[np.lexsort((rows, universe.price[rows]))[0]]) if len(rows) else -1
 
+    def cheaper(self, index: int) -> int:
+        """The cheapest option that holds what is on a bin, if it costs less than the present one; else -1."""
+        option = int(self.option[index])
+        rows = slice(self.universe.pools[self.universe.pool_of[option]].first, option)
+        if rows.start == option:
+            return -1
+        used = self.used(index)
+        fits: Bools = self.mask_of(index)[rows]
+        for row in range(self.resources):
+            if used[row]:
+                fits &= self.capacity[row, rows] >= used[row]
+        fits &= self.universe.price[rows] < self.universe.price[option]
+        if not fits.any():
+            return -1
+        fits &= self.swappable(index)[rows]
+        if not fits.any():
+            return -1
+        return self.cheapest(index) if self._picky[self.universe.pool_of[option]] else rows.start + int(fits.argmax())
+
     def swappable(self, index: int) -> Bools:
         """The options a bin may be resized to without breaking a limit: of its NodePool and variant only."""
         universe, option = self.universe, int(self.option[index])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from wainwright.api.names import (
@@ -30,22 +32,45 @@ def claims_of(packer: Packer) -> list[PlannedClaim]:
     """The claims of a packing, in the order of its bins. Limits are charged anew, with the largest type kept."""
     packer.assign()
     left = [dict(limits) for limits in packer.limits]
-    memo: dict[tuple[bytes, ...], Ints] = {}
+    universe = packer.universe
+    rows_memo: dict[tuple[bytes, bytes, int], Ints] = {}
+    kept_memo: dict[bytes, _Kept] = {}
     claims = []
     for index in packer.compact():
-        mask, used, option = packer.mask_of(index), packer.used(index), int(packer.option[index])
-        key = (np.packbits(mask).tobytes(), used.tobytes(), str(packer.universe.variant_of[option]).encode())
-        rows = memo.get(key)
+        option = int(packer.option[index])
+        mask, used = packer.mask_of(index), packer.used(index)
+        terms = universe.pools[universe.pool_of[option]]
+        # Rows of a NodePool are in order of price: beyond the margin there is nothing to look at.
+        last = terms.last
+        if not terms.min_values:
+            dearest = float(universe.price[option]) * (1 + PRICE_MARGIN)
+            last = terms.first + int(np.searchsorted(universe.price[terms.first : terms.last], dearest, side="right"))
+        span = slice(terms.first, max(last, option + 1))
+        key = (np.packbits(mask[span]).tobytes(), used.tobytes(), option)
+        rows = rows_memo.get(key)
         if rows is None:
-            mask &= packer.universe.variant_of == packer.universe.variant_of[option]
+            fits = mask[span] & (universe.variant_of[span] == universe.variant_of[option])
             for row in range(packer.resources):
                 if used[row]:
-                    mask &= packer.capacity[row] >= used[row]
-            rows = np.flatnonzero(mask).astype(np.int64)
-            memo[key] = rows
-        kept = _within_margin(packer, _within_limits(packer, option, rows, left))
+                    fits &= packer.capacity[row, span] >= used[row]
+            rows = np.flatnonzero(fits).astype(np.int64) + span.start
+            rows_memo[key] = rows
+        rows = _within_limits(packer, option, rows, left)
+        text = rows.tobytes()
+        kept = kept_memo.get(text)
+        if kept is None:
+            kept = _kept(packer, _within_margin(packer, rows))
+            kept_memo[text] = kept
         claims.append(_claim(packer, index, kept))
     return claims
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What follows from the options alone."""
+
+    template: PlannedClaim
+    overhead: dict[str, int]
 
 
 def _within_limits(packer: Packer, option: int, rows: Ints, left: Sequence[dict[str, int]]) -> Ints:
@@ -61,6 +86,12 @@ def _within_limits(packer: Packer, option: int, rows: Ints, left: Sequence[dict[
     dearest = float(universe.price[option]) * (1 + PRICE_MARGIN)
     picky = bool(universe.pools[pool].min_values)
     charged = {name: int(packer.charges[name][option]) for name in names}
+    affordable = rows if picky else rows[(universe.price[rows] <= dearest) | (rows == option)]
+    most = {name: max(int(packer.charges[name][affordable].max()) - charged[name], 0) for name in names}
+    if all(amount <= left[pool][name] for name, amount in most.items()):
+        for name, amount in most.items():
+            left[pool][name] -= amount
+        return affordable
     kept = []
     for row in rows.tolist():
         if row != option and universe.price[row] > dearest and not picky:
@@ -77,7 +108,6 @@ def _within_limits(packer: Packer, option: int, rows: Ints, left: Sequence[dict[
 def _within_margin(packer: Packer, rows: Ints) -> Ints:
     """Cheapest first, within the price margin and the number of types, but never fewer than minValues asks for."""
     universe = packer.universe
-    rows = rows[np.lexsort((rows, universe.price[rows]))]
     limit = universe.price[rows[0]] * (1 + PRICE_MARGIN)
     minimum = universe.pools[universe.pool_of[rows[0]]].min_values
     kept: list[int] = []
@@ -101,7 +131,7 @@ def _within_margin(packer: Packer, rows: Ints) -> Ints:
     return np.array(kept, dtype=np.int64)
 
 
-def _claim(packer: Packer, index: int, rows: Ints) -> PlannedClaim:
+def _kept(packer: Packer, rows: Ints) -> _Kept:
     universe = packer.universe
     terms = universe.pools[universe.pool_of[rows[0]]]
     template = terms.pool.spec.template
@@ -132,32 +162,32 @@ def _claim(packer: Packer, index: int, rows: Ints) -> PlannedClaim:
             value = wanted.any_value()
         if value is not None:
             labels[key] = value
-    used = packer.used(index)
-    requests = {
-        name: int(amount)
-        for name, amount in zip(universe.resources, used, strict=True)
-        if not name.startswith(ATTACHMENTS)
-    }
-    for name in universe.resources:
-        overhead = int(universe.overhead[name][rows].max())
-        if overhead:
-            requests[name] = requests.get(name, 0) + overhead
     names = sorted({name for row in rows.tolist() for name in universe.kinds[row].capacity})
     kinds = list({universe.kinds[row].name: universe.kinds[row] for row in rows.tolist()}.values())
-    return PlannedClaim(
+    template_claim = PlannedClaim(
         node_pool=terms.pool.name,
-        pods=tuple(pod.uid for pod in packer.pods_of(index)),
+        pods=(),
         options=options,
         requirements=_requirements(terms.requirements, labels, options),
         labels=labels,
         taints=template.spec.taints,
         startup_taints=template.spec.startup_taints,
-        requests={name: amount for name, amount in sorted(requests.items()) if amount},
         capacity={name: max(kind.capacity.get(name, 0) for kind in kinds) for name in names},
         allocatable={
             name: min(kind.capacity.get(name, 0) - kind.overhead.get(name, 0) for kind in kinds) for name in names
         },
     )
+    return _Kept(template_claim, {name: int(universe.overhead[name][rows].max()) for name in universe.resources})
+
+
+def _claim(packer: Packer, index: int, kept: _Kept) -> PlannedClaim:
+    requests = {
+        name: amount
+        for name, used in zip(packer.universe.resources, packer.used(index).tolist(), strict=True)
+        if not name.startswith(ATTACHMENTS) and (amount := used + kept.overhead[name])
+    }
+    pods = tuple(pod.uid for pod in packer.pods_of(index))
+    return msgspec.structs.replace(kept.template, pods=pods, requests=dict(sorted(requests.items())))
 
 
 def _requirements(

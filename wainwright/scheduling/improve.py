@@ -186,6 +186,6 @@ def trim(packer: Packer) -> None:
     """Every node at the cheapest option that holds what is on it."""
     for index, contents in enumerate(packer.bins):
         if contents:
-            option = packer.cheapest(index)
-            if option >= 0 and packer.universe.price[option] < packer.universe.price[packer.option[index]]:
+            option = packer.cheaper(index)
+            if option >= 0:
                 packer.resize(index, option)

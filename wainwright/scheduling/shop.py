@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,8 +12,10 @@ from wainwright.scheduling.lots import Lot
 from wainwright.scheduling.menu import Menu
 from wainwright.scheduling.universe import Floats, Ints
 
-CLUSTERS: Final = 48
+CLUSTERS: Final = 32
 """How many kinds of pods are looked at when the size of a bin is chosen."""
+SHARE: Final = 1.3
+"""How far above its fair share of the work a node may go when rules force a number of nodes."""
 
 
 class Shop:
@@ -25,13 +27,20 @@ class Shop:
         self.lots = list(lots)
         self.value: Floats = menu.values(self.lots)
         self.at = {lot.index: at for at, lot in enumerate(self.lots)}
+        self._worth: Floats = np.where(np.isfinite(self.value), self.value, 0.0)
         self._sizes: Ints = np.array([lot.sizes for lot in self.lots], dtype=np.int64).T
+        self._floats: Floats = self._sizes.astype(np.float64)
+        self._needs = [[row for row, size in enumerate(lot.sizes) if size] for lot in self.lots]
+        self._room: Floats = menu.room.astype(np.float64)
         self._numbers = np.array([lot.index for lot in self.lots], dtype=np.int64)
         self._rows = np.array([menu.row_of[lot.mask_id] for lot in self.lots], dtype=np.int64)
-        self._shares = self._sizes / np.maximum(menu.room.max(axis=1, initial=1), 1)[:, None]
         self._most = np.array([min(lot.host.most_per_host, 1 << 40) for lot in self.lots], dtype=np.int64)
-        self._bound = np.array([bool(lot.host.beside) for lot in self.lots])
+        self._free = np.array([not lot.host.beside for lot in self.lots]) & np.isfinite(self.value)
+        """Lots that may fill up any bin: those that must be beside certain pods come on their own."""
+        hosts = {lot.host: number for number, lot in enumerate(reversed(self.lots))}
+        self._host: Ints = np.array([hosts[lot.host] for lot in self.lots], dtype=np.int64)
         self._cluster = self._clusters()
+        self._sets, self._set_weights = self._host_sets()
 
     def _clusters(self) -> Ints:
         """Lots that look alike (options, sizes within a third, hosts) share a number."""
@@ -44,7 +53,7 @@ class Shop:
     def order(self) -> list[Lot]:
         """Leaders of host affinity and their followers first, then lots that need many hosts, then the dearest pods."""
         wanted = {p for lot in self.lots for p in lot.host.beside}
-        needs = self._hosts_needed()
+        needs = [self._hosts_needed(at) for at in range(len(self.lots))]
 
         def key(at: int) -> tuple[int, int, float, int]:
             lot = self.lots[at]
@@ -55,25 +64,26 @@ class Shop:
 
         return [self.lots[at] for at in sorted(range(len(self.lots)), key=key)]
 
-    def _hosts_needed(self) -> list[int]:
-        """Per lot, how many hosts the rules of its tightest set force; 0 where none does."""
-        totals: dict[tuple[str, int], int] = {}
-        for lot in self.lots:
-            left = int(self.bins.left[lot.index])
-            for population, most in lot.host.at_most:
-                totals["spread", population] = totals.get(("spread", population), 0) + -(-left // most)
+    def _host_sets(self) -> tuple[list[list[tuple[str, int]]], dict[tuple[str, int], Floats]]:
+        """Per lot the sets of pods of which a node takes only so many; per set, what each pod of a lot counts in it."""
+        keys: list[list[tuple[str, int]]] = []
+        weights: dict[tuple[str, int], Floats] = {}
+        for at, lot in enumerate(self.lots):
+            mine = [(("spread", population), 1.0 / most) for population, most in lot.host.at_most]
             if lot.host.alone:
-                for population in (*lot.host.apart, *lot.host.apart_soft):
-                    totals["apart", population] = totals.get(("apart", population), 0) + left
-            for token in lot.host.exclusive:
-                totals["token", token] = totals.get(("token", token), 0) + left
-        needs = []
-        for lot in self.lots:
-            keys = [("spread", p) for p, _ in lot.host.at_most]
-            keys += [("apart", p) for p in (*lot.host.apart, *lot.host.apart_soft)] if lot.host.alone else []
-            keys += [("token", t) for t in lot.host.exclusive]
-            needs.append(max((totals[key] for key in keys), default=0))
-        return needs
+                mine += [(("apart", population), 1.0) for population in (*lot.host.apart, *lot.host.apart_soft)]
+            mine += [(("token", token), 1.0) for token in lot.host.exclusive]
+            keys.append([key for key, _ in mine])
+            for key, weight in mine:
+                weights.setdefault(key, np.zeros(len(self.lots)))[at] = weight
+        return keys, weights
+
+    def _hosts_needed(self, at: int) -> float:
+        """How many more hosts the rules of a lot's tightest set force; 0 where none does."""
+        if not self._sets[at]:
+            return 0.0
+        left = self.bins.left[self._numbers]
+        return max(float(self._set_weights[key] @ left) for key in self._sets[at])
 
     def serves(self, lot: Lot) -> bool:
         """Is there anything on the menu for this lot?"""
@@ -95,10 +105,19 @@ class Shop:
         columns, first = columns[first > 0], first[first > 0]
         if not len(columns):
             return False
-        ranked, repeats = self._rank(at, columns, first, bias)
-        for column, count, repeat in zip(ranked.tolist(), repeats[0].tolist(), repeats[1].tolist(), strict=True):
+        needed = self._hosts_needed(at)
+        if needed > 1:
+            # So many hosts are needed anyway: share the work out over them, instead of filling a few to the brim.
+            left = bins.left[self._numbers]
+            share = SHARE * float((left * self._worth)[self._free].sum()) / needed
+            fair = menu.price[columns] <= max(share, float(menu.price[columns].min()))
+            columns, first = columns[fair], first[fair]
+        ranked, detail = self._rank(at, columns, first, bias)
+        for position in ranked.tolist():
+            column = int(columns[position])
             option = int(menu.options[column])
-            times = min(max(repeat, 1), bins.affordable(option), -(-int(bins.left[lot.index]) // count))
+            count, repeat = detail(position)
+            times = min(repeat, bins.affordable(option), -(-int(bins.left[lot.index]) // count))
             times = min(times, 1) if lot.host.beside else times
             opened = 0
             for _ in range(max(times, 0)):
@@ -128,72 +147,85 @@ class Shop:
                 counts = np.minimum(counts, np.maximum(self.menu.room[row, columns], 0) // size)
         return counts
 
-    def _rank(self, at: int, columns: Ints, first: Ints, bias: float) -> tuple[Ints, tuple[Ints, Ints]]:
-        """Options by value for price, best first; with each, how many pods of the lot go on it and how often."""
+    def _rank(self, at: int, columns: Ints, first: Ints, bias: float) -> tuple[Ints, Callable[[int], tuple[int, int]]]:
+        """Options by value for price, best first, as positions in `columns`; and what tells, for such a position, how
+        many pods of the lot go on it and how often such a bin can be repeated.
+        """
         bins, menu = self.bins, self.menu
         left = bins.left[self._numbers]
-        own = self._cluster[at]
-        worth = np.where(np.isfinite(self.value), self.value, 0.0)
-        live = np.flatnonzero((left > 0) & ~self._bound)
-        totals = np.bincount(self._cluster[live], weights=left[live] * worth[live])
-        order = [number for number in np.argsort(-totals, kind="stable").tolist() if totals[number] > 0]
-        leader = {int(n): int(i) for n, i in zip(self._cluster[live][::-1], live[::-1], strict=True)}
-        chosen = [number for number in order if number != own][: CLUSTERS - 1]
-        chosen.sort(key=lambda number: -worth[leader[number]])
-        free = menu.room[:, columns].astype(np.float64)
-        value = first * worth[at]
-        sizes = self._sizes[:, at].astype(np.float64)
-        free -= sizes[:, None] * first[None, :]
-        stock = {number: int(left[live][self._cluster[live] == number].sum()) for number in chosen}
-        own_left = int(left[live][self._cluster[live] == own].sum()) if not self._bound[at] else int(left[at])
-        repeat = np.maximum(own_left // np.maximum(first, 1), 1)
-        bins.meter.spend(len(columns) * (len(chosen) + 1))
-        for number in chosen:
-            mate = leader[number]
+        live = np.flatnonzero((left > 0) & self._free)
+        own = int(self._cluster[at])
+        cluster = self._cluster[live]
+        stock = np.bincount(cluster, weights=left[live], minlength=own + 1)
+        totals = np.bincount(cluster, weights=left[live] * self._worth[live], minlength=own + 1)
+        own_left = int(stock[own]) if self._free[at] else int(left[at])
+        totals[own] = 0.0
+        numbers = np.flatnonzero(totals > 0)
+        numbers = numbers[np.argsort(-totals[numbers], kind="stable")][:CLUSTERS]
+        mates = np.full(len(totals), -1, dtype=np.int64)
+        mates[cluster[::-1]] = live[::-1]
+        mates = mates[numbers]
+        by_worth = np.lexsort((mates, -self._worth[mates]))
+        free = self._room[:, columns] - self._floats[:, at, None] * first
+        value = first * self._worth[at]
+        used: list[tuple[Floats, float]] = []
+        bins.meter.spend(len(columns) * (len(numbers) + 1))
+        for mate, number in zip(mates[by_worth].tolist(), numbers[by_worth].tolist(), strict=True):
             usable = menu.allowed[self._rows[mate], columns]
-            if not usable.any():
-                continue
-            counts = np.full(len(columns), float(min(stock[number], self._most[mate])))
-            for row in range(bins.resources):
-                size = self._sizes[row, mate]
-                if size:
-                    np.minimum(counts, np.floor(free[row] / size), out=counts)
-            counts = np.where(usable, np.maximum(counts, 0), 0)
+            most = float(min(stock[number], self._most[mate]))
+            counts = usable * most
+            for row in self._needs[mate]:
+                np.minimum(counts, np.floor(free[row] / self._floats[row, mate]), out=counts)
+            np.maximum(counts, 0, out=counts)
             if not counts.any():
                 continue
-            free -= self._sizes[:, mate].astype(np.float64)[:, None] * counts[None, :]
-            value = value + counts * worth[mate]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                times = np.where(counts > 0, stock[number] // np.maximum(counts, 1), np.inf)
-            repeat = np.minimum(repeat, np.maximum(times, 1))
+            for row in self._needs[mate]:
+                free[row] -= self._floats[row, mate] * counts
+            value = value + counts * self._worth[mate]
+            used.append((counts, float(stock[number])))
         ratio = value / np.maximum(menu.price[columns], 1e-12) ** bias
         best = np.lexsort((columns, menu.price[columns], -ratio))
-        return columns[best], (first[best], repeat[best].astype(np.int64))
+
+        def detail(position: int) -> tuple[int, int]:
+            count = int(first[position])
+            repeat = own_left // count
+            for counts, stocked in used:
+                if counts[position] > 0:
+                    repeat = min(repeat, int(stocked // counts[position]))
+            return count, max(repeat, 1)
+
+        return best, detail
 
     def _fill(self, index: int, column: int) -> None:
         """Fill a bin with the pods that use its free room best: dear ones, and those shaped like what is free."""
         bins = self.bins
         left = bins.left[self._numbers]
-        active = np.flatnonzero(
-            (left > 0) & ~self._bound & self.menu.allowed[self._rows, column] & np.isfinite(self.value)
-        )
-        total = np.maximum(self.menu.room[:, column].astype(np.float64), 1.0)
+        active = np.flatnonzero((left > 0) & self._free & self.menu.allowed[self._rows, column])
+        scale = 1.0 / np.maximum(self._room[:, column], 1.0)
+        sizes = self._floats[:, active]
         while len(active):
-            free = bins.hosts.free[:, index]
-            fits = (self._sizes[:, active] <= free[:, None]).all(axis=0)
-            active = active[fits]
-            if not len(active):
-                return
+            free = bins.hosts.free[:, index].astype(np.float64)
+            fits = sizes[0] <= free[0]
+            for row in range(1, bins.resources):
+                fits &= sizes[row] <= free[row]
+            if not fits.all():
+                active, sizes = active[fits], sizes[:, fits]
+                if not len(active):
+                    return
             bins.meter.spend(len(active))
-            shape = np.maximum(free, 0) / total
-            shares = self._sizes[:, active] / total[:, None]
-            length = np.sqrt((shares * shares).sum(axis=0)) * max(float(np.sqrt((shape * shape).sum())), 1e-12)
-            aligned = (shares * shape[:, None]).sum(axis=0) / np.maximum(length, 1e-12)
-            score = self.value[active] * (0.25 + aligned)
-            pick = int(active[int(np.argmax(score))])
+            shares = sizes * scale[:, None]
+            shape = np.maximum(free, 0.0) * scale
+            length = np.sqrt(np.einsum("ij,ij->j", shares, shares)) * max(float(np.sqrt(shape @ shape)), 1e-12)
+            score = self._worth[active] * (0.25 + (shape @ shares) / np.maximum(length, 1e-12))
+            at = int(score.argmax())
+            pick = int(active[at])
             lot = self.lots[pick]
-            room = bins.room_at(index, lot)
-            room = min(room, int(bins.left[lot.index]))
+            room = min(bins.room_at(index, lot), int(bins.left[lot.index]))
             placed = bins.put(index, lot, max(room // 2, 1)) if room > 0 else 0
-            if not placed or not bins.left[lot.index]:
-                active = active[active != pick]
+            if not room or (placed and lot.host.alone):  # what its rules refuse here, they refuse to its like
+                keep = self._host[active] != self._host[pick]
+                active, sizes = active[keep], sizes[:, keep]
+            elif not placed or not bins.left[lot.index]:
+                keep = np.ones(len(active), dtype=np.bool_)
+                keep[at] = False
+                active, sizes = active[keep], sizes[:, keep]
