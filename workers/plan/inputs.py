@@ -202,20 +202,21 @@ def _sized(node: Node, catalogs: Mapping[str, Catalog], findings: Findings) -> N
     if status.allocatable:
         return node
     name = node.metadata.name
-    if status.capacity:
-        findings.warn(f"Node {name}: has no status.allocatable; all of its capacity is taken to be free for pods")
-        return msgspec.structs.replace(node, status=msgspec.structs.replace(status, allocatable=status.capacity))
     kind = labels.get(INSTANCE_TYPE_LABEL, "")
     for catalog in catalogs.values():
         for each in catalog.instance_types:
             if each.name == kind:
-                findings.warn(f"Node {name}: has no status.allocatable; taken from the catalog's {kind}")
+                findings.warn(
+                    f"Node {name}: has no status.allocatable and no capacity; taken from the catalog's {kind}"
+                )
                 sizes = {
                     "allocatable": {n: format_quantity(n, amount) for n, amount in each.allocatable.items()},
                     "capacity": {n: format_quantity(n, amount) for n, amount in each.capacity.items()},
                 }
                 return msgspec.structs.replace(node, status=msgspec.structs.replace(status, **sizes))
-    findings.warn(f"Node {name}: has no status.allocatable and no known instance type; nothing can be placed on it")
+    findings.warn(
+        f"Node {name}: has no status.allocatable, no capacity and no known instance type; nothing can be placed on it"
+    )
     return node
 
 

@@ -52,7 +52,7 @@ _OLD: Final = {
     "PodAutoscaler": "the replicas of the manifests are what is planned",
     "ResourceQuota": "quotas are not applied",
 }
-_SOFT: Final = re.compile(r"(\.image|\.name|spec\.selector|restartPolicy|accessModes|spec\.resources\[storage\])$")
+_SOFT: Final = re.compile(r"(\.image|\.name|restartPolicy|accessModes|spec\.resources\[storage\])$")
 """What the API server wants and a plan can do without."""
 
 
@@ -198,9 +198,8 @@ def _named(document: Document, kind: Kind, content: dict[str, Any], findings: Fi
         metadata["namespace"] = metadata.get("namespace") or "default"
     else:
         metadata.pop("namespace", None)
-    place = metadata.get("namespace", "")
-    prefix = "uid/" if kind.name == "Pod" else ""
-    metadata["uid"] = metadata.get("uid") or f"{prefix}{place}/{metadata.get('name')}"
+    if not metadata.get("uid"):
+        metadata["uid"] = _uid(kind, metadata.get("namespace", ""), str(metadata.get("name", "")))
     faults = list(validate_metadata(kind, {**metadata, "ownerReferences": []}))
     for fault in faults:
         value = _at(document.content, fault.field)
@@ -210,11 +209,13 @@ def _named(document: Document, kind: Kind, content: dict[str, Any], findings: Fi
     return Item(kind.name, metadata.get("namespace", ""), metadata["name"], content, document)
 
 
+def _uid(kind: Kind, namespace: str, name: str) -> str:
+    """The same for the same name; of a Job, a label value (its pods carry it as one)."""
+    return f"uid/{namespace}/{name}" if kind.name == "Pod" else f"{namespace}.{name}"[:63].strip("-.")
+
+
 def _is_valid(document: Document, kind: Kind, content: dict[str, Any], findings: Findings) -> bool:
-    if kind.name == "ReplicationController":
-        selector = content.get("spec", {}).get("selector")
-        labels = content.get("spec", {}).get("template", {}).get("metadata", {}).get("labels", {})
-        content.setdefault("spec", {})["selector"] = {"matchLabels": selector or labels}
+    _select_own_labels(document, kind, content, findings)
     apply_defaults(kind, content)
     sound = True
     for fault in _faults(kind, content):
@@ -224,6 +225,19 @@ def _is_valid(document: Document, kind: Kind, content: dict[str, Any], findings:
             sound = False
             findings.fault(document.fault(fault.message, field=fault.path, value=fault.value))
     return sound
+
+
+def _select_own_labels(document: Document, kind: Kind, content: dict[str, Any], findings: Findings) -> None:
+    """A workload without a selector, which most must have, is taken to select the labels of its template."""
+    if kind.name not in (*WORKLOADS, "DaemonSet") or kind.name == "Job":
+        return
+    spec = content.setdefault("spec", {})
+    labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
+    if kind.name == "ReplicationController":
+        spec["selector"] = {"matchLabels": spec.get("selector") or labels}
+    elif not spec.get("selector"):
+        spec["selector"] = {"matchLabels": labels}
+        findings.warn(f"{_place(document)}: spec.selector: is required; taken to be the labels of the template")
 
 
 def _faults(kind: Kind, content: dict[str, Any]) -> Iterator[FieldError]:

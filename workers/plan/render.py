@@ -21,7 +21,7 @@ from workers.plan.output import Output
 
 WIDTH = 80
 HOURS_A_MONTH = 730
-MOST_ROWS = 40
+MOST_ROWS = 20
 """More nodes than this are shown by type, zone and capacity type, with their average fill."""
 MOST_NAMES = 6
 _BLOCKS = " ▏▎▍▌▋▊▉█"

@@ -32,7 +32,7 @@ from wainwright.scheduling.universe import pool_requirements
 Labels = Mapping[str, str]
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """One spread constraint after placement; pods that ran before are counted too.
 
     owners: pods of the plan's input that carry it. By host name only the largest number per node, and how many nodes
@@ -40,14 +40,14 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     domains that got new pods).
     """
 
-    type: str = msgspec.field(default="spread", name="type")
+    type: str = "spread"
     key: str
     when: str
     max_skew: int
     selector: dict[str, object]
     owners: int
     selects_only_owners: bool
-    min_domains: int | None = None
+    min_domains: int | msgspec.UnsetType = msgspec.UNSET
     counts: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     eligible_domains: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     skew: int | msgspec.UnsetType = msgspec.UNSET
@@ -227,7 +227,7 @@ def _spread(rule: _Rule, places: Sequence[_Place], offers: _Offers) -> Spread:
         selector=_selector(constraint, owner.metadata.labels),
         owners=len(owners),
         selects_only_owners=only_owners,
-        min_domains=constraint.min_domains,
+        min_domains=msgspec.UNSET if constraint.min_domains is None else constraint.min_domains,
     )
     if key == HOSTNAME_LABEL:
         return msgspec.structs.replace(base, max_per_domain=max(counts.values(), default=0), domains=len(counts))
