@@ -1,0 +1,1 @@
+"""Wainwright on a real control plane: real scheduler and controllers, simulated cloud and kubelets."""
