@@ -5,8 +5,8 @@
 
 One entry per struct, one list per field: JSON name, protobuf number, type, flags. Types: string int float bool bytes
 time microtime quantity intstr raw, `[]T`, `{}T` (map from text), or the name of a struct. Flags: `p` pointer (a zero
-is kept), `i` inline, `m=KEY` list merged by this key, `m` by value, `r` retains keys (strategic merge); `k=KEYS` list
-map by these keys, `s` set, `a` atomic (all server-side apply).
+is kept), `i` inline, `n` a time that is written as null when it is not set; for strategic merge `m=KEY` list merged by
+this key, `m` by value, `r` retains keys; for server-side apply `k=KEYS` list map by these keys, `s` set, `a` atomic.
 """
 
 from __future__ import annotations
@@ -186,6 +186,8 @@ class Types:
             flags = ["p"] if go.startswith("*") else []
             if inline:
                 flags.append("i")
+            if self.resolve(go, package) in ("time", "microtime") and not flags and "omitzero" not in options:
+                flags.append("n")
             if "merge" in tags.get("patchStrategy", ""):
                 flags.append(f"m={tags['patchMergeKey']}" if "patchMergeKey" in tags else "m")
             if "retainKeys" in tags.get("patchStrategy", ""):

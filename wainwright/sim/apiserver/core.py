@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ from wainwright.sim.apiserver.errors import (
     BODY_LIMIT_BYTES,
     ApiError,
     bad_request,
+    invalid,
     invalid_object,
     method_not_allowed,
     not_found,
@@ -190,7 +191,10 @@ class ApiServer:
         if any((r.group, r.version, r.plural) == (group, version, plural) for r in REVIEWS):
             if request.method != "POST":
                 raise method_not_allowed()
-            return answer(201, _reviewed(decode_object(request)))
+            review = next(r.name for r in REVIEWS if (r.group, r.plural) == (group, plural))
+            return answer(
+                201, _reviewed({**decode_object(request), "kind": review, "apiVersion": f"{group}/{version}"})
+            )
         raise unknown_path()
 
     # Collections --------------------------------------------------------------------------------------------------
@@ -336,9 +340,10 @@ class ApiServer:
 
     def _patch_style(self, kind: Kind, request: Request) -> str:
         style = _PATCH_TYPES.get(request.media_type)
-        if style is None or (style == "strategic" and kind.custom):
-            accepted = [name for name, known in _PATCH_TYPES.items() if not (kind.custom and known == "strategic")]
-            raise unsupported_media_type(accepted)
+        if style is None:
+            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        if style == "strategic" and kind.custom:
+            raise unsupported_media_type([name for name, known in _PATCH_TYPES.items() if known != "strategic"])
         return style
 
     def _received(self, kind: Kind, request: Request) -> tuple[Object, list[str]]:
@@ -349,17 +354,25 @@ class ApiServer:
 
     def _check_kind(self, kind: Kind, obj: Object, request: Request) -> None:
         name, version = obj.get("kind", ""), obj.get("apiVersion", "")
-        if kind.custom and (not name or not version):
-            missing = "Kind" if not name else "apiVersion"
-            raise bad_request(f"Object '{missing}' is missing in '{request.body[:200].decode(errors='replace')}'")
-        if name and name != kind.name:
+        if kind.custom and not (name and version):
+            missing = "apiVersion" if name else "Kind"
+            start = request.body[:200].decode(errors="replace")
             raise bad_request(
-                f'{name} in version "{version}" cannot be handled as a {kind.name}: converting is not possible'
+                f"the object provided is unrecognized (must be of type {kind.name}): "
+                f"Object '{missing}' is missing in '{start}'"
             )
-        if version and version != kind.api_version:
+        if kind.custom and version != kind.api_version:
+            raise bad_request(
+                f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+            )
+        if kind.custom and name != kind.name:
+            given = replace(kind, name=str(name))
+            fault = invalid("kind", name, f"must be {kind.name}")
+            raise invalid_object(given, str((obj.get("metadata") or {}).get("name", "")), [fault])
+        if (name and name != kind.name) or (version and version != kind.api_version):
             raise bad_request(
                 f'{name} in version "{version}" cannot be handled as a {kind.name}: '
-                f'no kind "{name}" is registered for version "{version}" here'
+                f'no kind "{name}" of version "{version}" is known at this path'
             )
 
     def _conformed(self, kind: Kind, obj: Object, request: Request) -> tuple[Object, list[str]]:

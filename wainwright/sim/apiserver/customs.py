@@ -79,7 +79,7 @@ def validate_definition(definition: Object) -> Iterator[Fault]:
             yield required(path)
     name, expected = definition["metadata"]["name"], f"{names.get('plural')}.{spec.get('group')}"
     if name != expected:
-        yield invalid("metadata.name", name, f'must be spec.names.plural+"."+spec.group, that is "{expected}"')
+        yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     versions = spec.get("versions") or ()
     if versions and sum(bool(version.get("storage")) for version in versions) != 1:
         yield invalid(
@@ -89,7 +89,7 @@ def validate_definition(definition: Object) -> Iterator[Fault]:
         )
     for index, version in enumerate(versions):
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+            yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
 
 
 def defined_status(definition: Object, at: str) -> Object:

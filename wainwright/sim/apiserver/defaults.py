@@ -66,6 +66,10 @@ def _volume(volume: Object) -> None:
     for source in _VOLUME_MODES:
         if isinstance(volume.get(source), dict):
             _default(volume[source], defaultMode=420)
+    downward = [source.get("downwardAPI") or {} for source in (volume.get("projected") or {}).get("sources") or ()]
+    for item in (item for source in (volume.get("downwardAPI") or {}, *downward) for item in source.get("items") or ()):
+        if isinstance(item.get("fieldRef"), dict):
+            _default(item["fieldRef"], apiVersion="v1")
     for source in (volume.get("projected") or {}).get("sources") or ():
         if isinstance(source.get("serviceAccountToken"), dict):
             _default(source["serviceAccountToken"], expirationSeconds=3600)
@@ -73,7 +77,8 @@ def _volume(volume: Object) -> None:
         _default(volume["hostPath"], type="")
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if isinstance(claim, dict):
-        _claim_spec(claim.setdefault("spec", {}))
+        _default(claim, metadata={}, spec={})
+        _claim_spec(claim["spec"])
 
 
 def pod_spec(spec: Object) -> None:
@@ -112,6 +117,8 @@ def _pod(pod: Object) -> None:
                 _default(port, hostPort=port.get("containerPort"))
     status = pod.setdefault("status", {})
     _default(status, phase="Pending")
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
     if "qosClass" not in status:
         status["qosClass"] = qos_class(spec)
 
@@ -231,6 +238,9 @@ def _job(obj: Object) -> None:
         if isinstance(metadata, dict):
             metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         _default(spec, selector={"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+    template = (spec.get("template") or {}).get("metadata") or {}
+    if template.get("labels") and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(template["labels"])
 
 
 def _cron_job(obj: Object) -> None:
@@ -239,7 +249,7 @@ def _cron_job(obj: Object) -> None:
     template = spec.get("jobTemplate")
     if isinstance(template, dict):
         template.setdefault("metadata", {})
-        job_spec(template.setdefault("spec", {}))
+        _template(template.setdefault("spec", {}))
 
 
 def _service(obj: Object) -> None:
@@ -266,6 +276,8 @@ def _claim(obj: Object) -> None:
 def _volume_object(obj: Object) -> None:
     spec = obj["spec"]
     _default(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    if isinstance(spec.get("hostPath"), dict):
+        _default(spec["hostPath"], type="")
     _default(obj.setdefault("status", {}), phase="Pending")
 
 
@@ -296,13 +308,15 @@ def _namespace(obj: Object) -> None:
 
 
 def _node(obj: Object) -> None:
-    status = obj.setdefault("status", {})
+    status = obj["status"]
+    if status.get("capacity") and "allocatable" not in status:
+        status["allocatable"] = dict(status["capacity"])
     for taint in obj["spec"].get("taints") or ():
         taint.setdefault("effect", "")
     _default(status, daemonEndpoints={"kubeletEndpoint": {"Port": 0}})
-    if "nodeInfo" not in status:
-        names = "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion machineID"
-        status["nodeInfo"] = dict.fromkeys((*names.split(), "operatingSystem", "osImage", "systemUUID"), "")
+    names = "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion machineID"
+    empty = dict.fromkeys((*names.split(), "operatingSystem", "osImage", "systemUUID"), "")
+    status["nodeInfo"] = {**empty, **(status.get("nodeInfo") or {})}
 
 
 def _priority_class(obj: Object) -> None:
@@ -310,12 +324,21 @@ def _priority_class(obj: Object) -> None:
 
 
 def _autoscaler(obj: Object) -> None:
-    _default(obj["spec"], minReplicas=1)
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    _default(obj["spec"], minReplicas=1, metrics=[{"type": "Resource", "resource": cpu}])
+    _default(obj["status"], desiredReplicas=0)
+    obj["status"].setdefault("currentMetrics", None)
 
 
 def _endpoint_slice(obj: Object) -> None:
     for port in obj.get("ports") or ():
         _default(port, name="", protocol="TCP")
+    for endpoint in obj.get("endpoints") or ():
+        _default(endpoint, conditions={})
+
+
+def _network_policy(obj: Object) -> None:
+    _default(obj["spec"], policyTypes=["Ingress", "Egress"] if obj["spec"].get("egress") else ["Ingress"])
 
 
 def _event(obj: Object) -> None:
@@ -346,6 +369,7 @@ _BY_KIND: dict[str, Callable[[Object], None]] = {
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "horizontalpodautoscalers.autoscaling": _autoscaler,
     "endpointslices.discovery.k8s.io": _endpoint_slice,
+    "networkpolicies.networking.k8s.io": _network_policy,
     "events": _event,
     "poddisruptionbudgets.policy": _budget,
 }

@@ -58,13 +58,10 @@ def duplicate(field: str, value: object) -> Fault:
 
 def mistyped(field: str, value: object, wanted: str) -> Fault:
     found = _type_name(value)
-    text = (
-        _quote(value) if isinstance(value, str) else f'"{found}"' if isinstance(value, (dict, list)) else _quote(value)
-    )
     return Fault(
         field,
         "FieldValueTypeInvalid",
-        f'Invalid value: {text}: {field} in body must be of type {wanted}: "{found}"',
+        f'Invalid value: "{found}": {field} in body must be of type {wanted}: "{found}"',
     )
 
 

@@ -96,7 +96,8 @@ def _event_inward(event: Object) -> Object:
 
 
 def _event_outward(event: Object) -> Object:
-    return _renamed(event, _EVENT_FIELDS, "events.k8s.io/v1")
+    renamed = _renamed(event, _EVENT_FIELDS, "events.k8s.io/v1")
+    return {key: value for key, value in renamed.items() if value != ""}
 
 
 _EVENT_FIELDS = {
@@ -294,11 +295,11 @@ BUILT_IN: tuple[Kind, ...] = (
         short_names=("pc",),
         has_generation=True,
     ),
-    _storage("StorageClass", "storageclasses", namespaced=False, short_names=("sc",)),
-    _storage("CSINode", "csinodes", namespaced=False),
-    _storage("CSIDriver", "csidrivers", namespaced=False),
+    _storage("StorageClass", "storageclasses", namespaced=False, short_names=("sc",), returns_deleted=True),
+    _storage("CSINode", "csinodes", namespaced=False, returns_deleted=True),
+    _storage("CSIDriver", "csidrivers", namespaced=False, returns_deleted=True),
     _storage("CSIStorageCapacity", "csistoragecapacities"),
-    _storage("VolumeAttachment", "volumeattachments", namespaced=False, status=True),
+    _storage("VolumeAttachment", "volumeattachments", namespaced=False, status=True, returns_deleted=True),
     Kind(
         "networking.k8s.io",
         "v1",

@@ -49,7 +49,7 @@ def _operate(document: Any, operation: dict[str, Any]) -> Any:
         case "test":
             found = _read(document, path, missing_is_null=True)
             if found != operation.get("value"):
-                raise _unprocessable(f"testing value {operation['path']} failed")
+                raise _unprocessable()
             return document
         case "move":
             source = _pointer(str(operation.get("from", "")))
@@ -61,8 +61,8 @@ def _operate(document: Any, operation: dict[str, Any]) -> Any:
             raise bad_request(f"Unexpected kind: {other}")
 
 
-def _unprocessable(why: str) -> ApiError:
-    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {why}")
+def _unprocessable() -> ApiError:
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 def _pointer(path: str) -> list[str]:
@@ -73,7 +73,7 @@ def _position(items: list[Any], part: str, *, end: bool) -> int:
     if part == "-" and end:
         return len(items)
     if not part.isdigit() or int(part) > len(items) - (0 if end else 1):
-        raise _unprocessable(f"index {part} is out of bounds")
+        raise _unprocessable()
     return int(part)
 
 
@@ -86,7 +86,7 @@ def _read(document: Any, path: list[str], *, missing_is_null: bool = False) -> A
         elif missing_is_null:
             return None
         else:
-            raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+            raise _unprocessable()
     return document
 
 
@@ -96,7 +96,7 @@ def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
     part, rest = path[0], path[1:]
     if isinstance(document, dict):
         if rest and part not in document:
-            raise _unprocessable(f"parent of {part}/{'/'.join(rest)} does not exist")
+            raise _unprocessable()
         return {**document, part: _put(document[part], rest, value, insert=insert) if rest else value}
     if isinstance(document, list):
         items = list(document)
@@ -108,12 +108,12 @@ def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
         else:
             items[at] = value
         return items
-    raise _unprocessable(f"nothing can be put under {part}")
+    raise _unprocessable()
 
 
 def _without(document: Any, path: list[str]) -> Any:
     if not path:
-        raise _unprocessable("the whole document cannot be removed")
+        raise _unprocessable()
     part, rest = path[0], path[1:]
     if isinstance(document, dict) and part in document:
         if rest:
@@ -127,7 +127,7 @@ def _without(document: Any, path: list[str]) -> Any:
         else:
             del items[at]
         return items
-    raise _unprocessable(f"path element {part} does not exist")
+    raise _unprocessable()
 
 
 def strategic_merge(target: Object, patch: Any, struct: str) -> Object:

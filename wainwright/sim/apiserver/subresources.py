@@ -11,7 +11,6 @@ from wainwright.sim.apiserver.errors import (
     conflict,
     invalid,
     invalid_object,
-    required,
     too_many_requests,
 )
 from wainwright.sim.apiserver.kinds import Kind, Object
@@ -53,7 +52,7 @@ def bind(
     target = binding.get("target")
     node = target.get("name") if isinstance(target, dict) else None
     if not node:
-        raise invalid_object(_BINDING, name, [required("target.name")])
+        raise ApiError(500, "", "target.name: Required value")
     if isinstance(target, dict) and target.get("kind") not in (None, "", "Node"):
         fault = invalid("target.kind", target["kind"], 'must be empty, "Node"')
         raise invalid_object(_BINDING, name, [fault])

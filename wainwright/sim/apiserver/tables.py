@@ -261,6 +261,8 @@ def _cron_job(obj: Object, now: datetime) -> list[Cell]:
         len(status.get("active") or ()),
         age(last, now) if last else "<none>",
         _created(obj, now),
+        *_names(_get(spec, "jobTemplate", "spec", "template", "spec", "containers") or ()),
+        selector_text(_get(spec, "jobTemplate", "spec", "selector") or {}) or "<none>",
     ]
 
 
@@ -364,13 +366,23 @@ def _budget(obj: Object, now: datetime) -> list[Cell]:
     ]
 
 
+def _target(metric: Object) -> str:
+    """What a metric aims at; nothing here measures it."""
+    source = _get(metric, str(metric.get("type", "")).lower()) or {}
+    target = source.get("target") or {}
+    share = target.get("averageUtilization")
+    wanted = f"{share}%" if share is not None else target.get("averageValue") or target.get("value") or "<auto>"
+    name = source.get("name")
+    return f"{name}: <unknown>/{wanted}" if name else f"<unknown>/{wanted}"
+
+
 def _autoscaler(obj: Object, now: datetime) -> list[Cell]:
     spec, status = _spec(obj), _status(obj)
     target = spec.get("scaleTargetRef") or {}
     return [
         obj["metadata"]["name"],
         f"{target.get('kind')}/{target.get('name')}",
-        "<unknown>" if spec.get("metrics") else "<none>",
+        ", ".join(_target(metric) for metric in spec.get("metrics") or ()) or "<none>",
         str(spec.get("minReplicas") or "<unset>"),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
@@ -410,7 +422,7 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
         _node,
     ),
     "deployments.apps": (
-        "Name, Ready, Up-to-date:integer, Available:integer, Age, Containers*, Images*, Selector*",
+        "Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*",
         _deployment,
     ),
     "replicasets.apps": (
@@ -430,7 +442,13 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
         _daemon_set,
     ),
     "jobs.batch": ("Name, Status, Completions, Duration, Age, Containers*, Images*, Selector*", _job),
-    "cronjobs.batch": ("Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age", _cron_job),
+    "cronjobs.batch": (
+        (
+            "Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, "
+            "Containers*, Images*, Selector*"
+        ),
+        _cron_job,
+    ),
     "services": ("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*", _service),
     "events": (
         "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
@@ -452,11 +470,11 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
         _budget,
     ),
     "horizontalpodautoscalers.autoscaling": (
-        "Name, Reference, Targets, MinPods, MaxPods:integer, Replicas:integer, Age",
+        "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age",
         _autoscaler,
     ),
     "storageclasses.storage.k8s.io": (
-        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion:boolean, Age",
+        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
         _storage_class,
     ),
     "namespaces": (
@@ -464,16 +482,12 @@ _PRINTERS: dict[str, tuple[str, Callable[[Object, datetime], list[Cell]]]] = {
         lambda o, now: [_name(o), _status(o).get("phase", ""), _created(o, now)],
     ),
     "configmaps": (
-        "Name, Data:integer, Age",
+        "Name, Data, Age",
         lambda o, now: [_name(o), len(o.get("data") or ()) + len(o.get("binaryData") or ()), _created(o, now)],
     ),
     "secrets": (
-        "Name, Type, Data:integer, Age",
+        "Name, Type, Data, Age",
         lambda o, now: [_name(o), o.get("type", ""), len(o.get("data") or ()), _created(o, now)],
-    ),
-    "serviceaccounts": (
-        "Name, Secrets:integer, Age",
-        lambda o, now: [_name(o), len(o.get("secrets") or ()), _created(o, now)],
     ),
     "leases.coordination.k8s.io": (
         "Name, Holder, Age",

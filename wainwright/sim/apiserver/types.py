@@ -27,8 +27,9 @@ class Field:
     """One field of a struct.
 
     type: one of the words in types.json, `[]T`, `{}T`, or a struct's name.
-    pointer: a zero differs from nothing. merge_key: how strategic merge tells the items of a list apart ("" for a set
-    of values), None when it replaces the list. list_keys, is_set, atomic: the same for server-side apply.
+    pointer: a zero differs from nothing. null_time: written as null when it is not set.
+    merge_key: how strategic merge tells the items of a list apart ("" for a set of values), None when it replaces the
+    list. list_keys, is_set, atomic: the same for server-side apply.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Field:
     list_keys: tuple[str, ...]
     is_set: bool
     atomic: bool
+    null_time: bool
 
 
 def _field(name: str, number: int, type_: str, flags: str) -> Field:
@@ -55,6 +57,7 @@ def _field(name: str, number: int, type_: str, flags: str) -> Field:
         list_keys=tuple(values["k"].split(",")) if "k" in values else (),
         is_set="s" in values,
         atomic="a" in values,
+        null_time="n" in values,
     )
 
 
@@ -82,6 +85,12 @@ def fields_of(struct: str) -> dict[str, Field] | None:
         else:
             found[field.name] = field
     return found
+
+
+@cache
+def _null_times(struct: str) -> tuple[str, ...]:
+    """Times that are there even when they are not set."""
+    return tuple(name for name, field in (fields_of(struct) or {}).items() if field.null_time)
 
 
 def struct_of(group: str, name: str) -> str | None:
@@ -114,13 +123,16 @@ def conform(value: Object, struct: str, path: str = "") -> list[str]:
                 unknown.append(f"{path}{name}")
                 doomed.append(name)
         elif item is None:
-            doomed.append(name)
+            if not field.null_time:
+                doomed.append(name)
         elif type(item) is str and field.type == "string":
             pass
         else:
             value[name] = _conformed(item, field.type, f"{path}{name}", unknown)
     for name in doomed:
         del value[name]
+    for name in _null_times(struct):
+        value.setdefault(name, None)
     return unknown
 
 

@@ -35,6 +35,7 @@ _SEGMENT_NAMES = frozenset(
         "clusterrolebindings.rbac.authorization.k8s.io",
     }
 )
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _LABEL_NAMES = frozenset({"namespaces", "services"})
 
 
@@ -66,16 +67,20 @@ def validate_metadata(kind: Kind, metadata: Object) -> Iterator[Fault]:
         yield Fault("metadata.annotations", "FieldValueTooLong", "Too long: may not be more than 262144 bytes")
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if not _is_qualified(str(finalizer)):
-            yield invalid(f"metadata.finalizers[{index}]", finalizer, _qualified_text())
+            yield invalid("metadata.finalizers", finalizer, _qualified_text())
+        if "/" not in str(finalizer) and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{index}]", finalizer, why)
     yield from _validate_owners(metadata.get("ownerReferences") or ())
 
 
 def _validate_owners(owners: Any) -> Iterator[Fault]:
     controllers = 0
-    for index, owner in enumerate(owners):
+    for owner in owners:
         for name in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(name):
-                yield invalid(f"metadata.ownerReferences[{index}].{name}", "", f"{name} must not be empty")
+                why = "version must not be empty" if name == "apiVersion" else "must not be empty"
+                yield invalid(f"metadata.ownerReferences.{name}", "", why)
         controllers += bool(owner.get("controller"))
     if controllers > 1:
         yield invalid("metadata.ownerReferences", list(owners), "Only one reference can have Controller set to true.")
@@ -123,7 +128,7 @@ def validate(kind: Kind, obj: Object) -> Iterator[Fault]:
         yield from check(obj)
 
 
-_RESTART = {"Always", "OnFailure", "Never"}
+_RESTART = ("Always", "OnFailure", "Never")
 
 
 def validate_pod_spec(spec: Object, path: str) -> Iterator[Fault]:
@@ -135,7 +140,7 @@ def validate_pod_spec(spec: Object, path: str) -> Iterator[Fault]:
         for index, container in enumerate(spec.get(group) or ()):
             yield from _validate_container(container, f"{path}.{group}[{index}]", names)
     if spec.get("restartPolicy") not in _RESTART:
-        yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), sorted(_RESTART))
+        yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART)
     yield from _validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector"))
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         operator = toleration.get("operator") or "Equal"
@@ -149,7 +154,9 @@ def validate_pod_spec(spec: Object, path: str) -> Iterator[Fault]:
             )
         if not toleration.get("key") and operator != "Exists":
             yield invalid(
-                f"{path}.tolerations[{index}].operator", operator, "operator must be Exists when `key` is empty"
+                f"{path}.tolerations[{index}].operator",
+                operator,
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
             )
 
 
@@ -176,6 +183,9 @@ def _validate_container(container: Object, path: str, names: set[str]) -> Iterat
             yield invalid(f"{path}.resources.requests[{resource}]", request, "must be greater than or equal to 0")
     for index, port in enumerate(container.get("ports") or ()):
         number = port.get("containerPort")
+        if not number:
+            yield required(f"{path}.ports[{index}].containerPort")
+            continue
         if not isinstance(number, int) or not 0 < number < 65536:
             yield invalid(f"{path}.ports[{index}].containerPort", number, "must be between 1 and 65535, inclusive")
 
@@ -193,8 +203,8 @@ def _workload(obj: Object) -> Iterator[Fault]:
     if not selector:
         yield required("spec.selector")
     template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    if selector and not matches_selector(selector, labels):
+    labels = (template.get("metadata") or {}).get("labels")
+    if not matches_selector(selector, labels or {}):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     yield from validate_pod_spec(template.get("spec") or {}, "spec.template.spec")
     policy = (template.get("spec") or {}).get("restartPolicy")
@@ -284,6 +294,8 @@ def validate_update(kind: Kind, new: Object, old: Object) -> Iterator[Fault]:
         if before and after != before:
             yield forbidden_field("spec.providerID", 'node updates may not change providerID except from "" to valid')
     else:
+        if kind.collection == "priorityclasses.scheduling.k8s.io" and new.get("value") != old.get("value"):
+            yield forbidden_field("value", "may not be changed in an update.")
         for path in _FIXED.get(kind.collection, ()):
             before, after = _at(old, path), _at(new, path)
             if before != after and (before is not None or path not in _MAY_BE_SET):
@@ -309,7 +321,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], ...]] = {
     "jobs.batch": (_SELECTOR, ("spec", "completions"), ("spec", "template")),
     "services": (("spec", "clusterIP"),),
     "storageclasses.storage.k8s.io": (("provisioner",), ("parameters",), ("reclaimPolicy",), ("volumeBindingMode",)),
-    "priorityclasses.scheduling.k8s.io": (("value",), ("preemptionPolicy",)),
+    "priorityclasses.scheduling.k8s.io": (("preemptionPolicy",),),
     "persistentvolumeclaims": (
         ("spec", "volumeName"),
         ("spec", "storageClassName"),

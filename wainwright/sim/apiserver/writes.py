@@ -81,12 +81,11 @@ class Writer:
         if kind.status and kind.collection not in _KEEPS_STATUS_ON_CREATE:
             obj.pop("status", None)
         self._complete(kind, obj)
-        self._admit(kind, obj)
+        self._admit(kind, obj, now)
         self._check(kind, obj, None)
         warnings: list[str] = []
         if kind.collection == "customresourcedefinitions.apiextensions.k8s.io":
             obj["status"] = defined_status(obj, timestamp(now))
-            metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CUSTOM_FINALIZER]
             warnings = unchecked_rules(obj)
         if dry_run:
             return Record(collection.kind, obj, self.store.version), warnings
@@ -147,7 +146,7 @@ class Writer:
         else:
             schemas.apply_schema_defaults(obj, kind.schema)
 
-    def _admit(self, kind: Kind, obj: Object) -> None:
+    def _admit(self, kind: Kind, obj: Object, now: datetime) -> None:
         """What the default admission plug-ins add to a new object."""
         match kind.collection:
             case "pods":
@@ -162,7 +161,7 @@ class Writer:
                             "reason": "SchedulingGated",
                             "message": "Scheduling is blocked due to non-empty scheduling gates",
                             "lastProbeTime": None,
-                            "lastTransitionTime": None,
+                            "lastTransitionTime": timestamp(now),
                         }
                     ]
             case "nodes":
@@ -311,8 +310,12 @@ class Writer:
         version = metadata.get("resourceVersion")
         if not version:
             if not kind.unconditional_update and not from_patch:
-                fault = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-                raise invalid_object(kind, record.name, [fault])
+                refused = invalid_object(
+                    kind, record.name, [invalid("metadata.resourceVersion", 0, "must be specified for an update")]
+                )
+                refused.message = refused.message.replace(kind.title, kind.resource, 1)
+                refused.details["kind"] = kind.plural
+                raise refused
         elif str(version) != str(record.version):
             if not str(version).isdigit():
                 fault = invalid("metadata.resourceVersion", str(version), "must be an unsigned integer")
@@ -373,6 +376,8 @@ class Writer:
         obj = record.decode(collection.kind)
         metadata = obj["metadata"]
         finalizers = _with_propagation(list(metadata.get("finalizers") or ()), options)
+        if kind is self._definitions and CUSTOM_FINALIZER not in finalizers:
+            finalizers.append(CUSTOM_FINALIZER)
         grace = self._grace_seconds(kind, obj, options)
         deleted_at = metadata.get("deletionTimestamp")
         lingers = kind.collection == "namespaces" and bool(obj["spec"].get("finalizers"))
@@ -386,7 +391,8 @@ class Writer:
             changed.pop("finalizers", None)
         if not deleted_at:
             changed["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace or 0))
-            changed["deletionGracePeriodSeconds"] = grace or 0
+            if kind.collection != "namespaces":
+                changed["deletionGracePeriodSeconds"] = grace or 0
             if "generation" in changed:
                 changed["generation"] += 1
         elif grace is not None and grace < metadata.get("deletionGracePeriodSeconds", 0):
