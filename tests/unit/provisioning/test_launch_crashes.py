@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.provisioning.crashing import Actor, Killed, Paused
 from tests.unit.provisioning.world import World
-from wainwright.cloud.errors import InsufficientCapacity
+from wainwright.cloud.errors import InsufficientCapacity, RequestRefused
 from wainwright.scheduling.instance_types import OfferingKey
 
 MOST_CALLS = 40
@@ -237,3 +237,28 @@ def test_a_new_attempt_waits_until_requests_of_the_last_one_have_expired(a_world
     world.settle()
     assert not world.cloud.doubles
     assert len(world.launches()) == 1
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("seconds", [6, 12, 45])
+def test_a_claim_that_fails_waits_for_the_request_of_one_who_sleeps(a_world, seconds, emptied):
+    """One sleeps right before its call; the next holder is refused for good. Were the pods planned anew at once, the
+    sleeper's request and the new claim's would both be carried out. An emptied Redis has forgotten what was allowed,
+    and so takes it that something was.
+    """
+    world = a_world()
+    claim = first_claim(world)
+    actor = Actor(world, "sleeper")
+    paused = Paused(actor, lambda: actor.launch(claim))
+    while not actor.calls or actor.calls[-1] != "cloud create":
+        paused.step()
+    if emptied:
+        world.flush_all()
+    world.clock.advance(5)
+    world.cloud.next_errors = [RequestRefused("Odd", "no")]
+    for _ in range(seconds):
+        world.tick()
+    paused.finish()
+    world.settle()
+    assert not world.cloud.doubles
+    assert sum(launch.ended_at is None for launch in world.launches()) == 1

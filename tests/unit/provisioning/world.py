@@ -77,6 +77,8 @@ class CountingCloud(MemoryProvider):
         super().__init__(CATALOG, clock, boot_seconds=2.0)
         self.kube = kube
         self.doubles = []
+        self.claims = {}
+        """Pods by claim, also of claims that are gone."""
         self.lost_answers = 0
         """So many launches are carried out without an answer."""
 
@@ -91,11 +93,9 @@ class CountingCloud(MemoryProvider):
         return instance
 
     def look(self):
-        claims = {c.name: c for c in self.kube.typed(NODE_CLAIMS, NodeClaim)}
+        self.claims |= {c.name: pods_of(c) for c in self.kube.typed(NODE_CLAIMS, NodeClaim)}
         live = [i for i in self.list(CLUSTER) if i.state.is_live]
-        serving = Counter(
-            pod.uid for i in live if i.node_claim in claims for pod in pods_of(claims[i.node_claim])
-        )
+        serving = Counter(pod.uid for i in live for pod in self.claims.get(i.node_claim, ()))
         self.doubles += [f"pod {uid} has {count} instances" for uid, count in serving.items() if count > 1]
 
 
@@ -198,6 +198,7 @@ class World:
             unbound = [t.metadata.uid for t in things if isinstance(t, Pod) and not t.is_bound]
             keys = [t.metadata.key for t in things]
             changes.append(Change.listed(kind.name, str(next(self.kube.versions)), keys, unbound))
+        self.cloud.look()
         self.writer.apply(changes)
         assert self.writer.complete()
 
