@@ -134,7 +134,9 @@ class FakeKube:
 
     def of(self, resource):
         """Every object of a kind, by name, to be looked at."""
-        return {o["metadata"]["name"]: o for (plural, _), o in sorted(self.objects.items()) if plural == resource.plural}
+        return {
+            o["metadata"]["name"]: o for (plural, _), o in sorted(self.objects.items()) if plural == resource.plural
+        }
 
     def typed(self, resource, as_type):
         return [msgspec.convert(copy.deepcopy(o), as_type) for o in self.of(resource).values()]
@@ -195,7 +197,7 @@ class RecordedEvents:
     def __init__(self):
         self.told = []
 
-    def event(self, about, reason, type, message):
+    def event(self, about, reason, type, message):  # noqa: A002
         self.told.append((str(reason), about.name, message))
 
     def of(self, reason):

@@ -42,7 +42,6 @@ def bought_once(world):
     assert len(world.launches()) == 1, world.launches()
 
 
-
 ONE_LAUNCH = [
     "redis claim_take",
     "redis claim_look",

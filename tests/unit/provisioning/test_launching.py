@@ -115,7 +115,10 @@ def test_the_same_launch_on_three_workers_at_once_with_a_slow_cloud_buys_once(a_
             first.step()
         for _ in range(4):
             world.clock.advance(3)
-            assert world.store.run("claim_renew", 4000, claim, world.redis.hget(f"wainwright:claim:{claim}", "holder")) == []
+            assert (
+                world.store.run("claim_renew", 4000, claim, world.redis.hget(f"wainwright:claim:{claim}", "holder"))
+                == []
+            )
             for worker in ("second", "third"):
                 assert Actor(world, worker).launch(claim) is Outcome.SKIPPED
         assert first.finish() is Outcome.DONE
@@ -200,14 +203,14 @@ def test_a_request_refused_for_good_fails_with_its_reason_on_the_object(world):
     assert [(c["status"], c["reason"], c["message"]) for c in seen] == [
         ("False", "UnauthorizedOperation", "you may not")
     ]
-    assert world.events.of("NodeClaimFailed") == [
-        ("NodeClaimFailed", claim, "UnauthorizedOperation: you may not")
-    ]
+    assert world.events.of("NodeClaimFailed") == [("NodeClaimFailed", claim, "UnauthorizedOperation: you may not")]
     world.settle()
 
 
 @pytest.mark.parametrize(
-    "error", [Throttled(1.5), NodeClassNotReady("there is none"), CloudUnavailable("hung")], ids=lambda e: type(e).__name__
+    "error",
+    [Throttled(1.5), NodeClassNotReady("there is none"), CloudUnavailable("hung")],
+    ids=lambda e: type(e).__name__,
 )
 def test_what_passes_is_tried_again_with_the_same_token(world, error):
     world.pods("a")

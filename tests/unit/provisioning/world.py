@@ -168,7 +168,7 @@ class World:
     # the watcher
 
     def sync(self):
-        """What the watcher does until it has seen everything: a new epoch where Redis came back empty, then the lists."""
+        """The watcher until it has seen everything: a new epoch where Redis came back empty, then the lists."""
         held = self.redis.hget(self.store.keys.view_meta, "epoch")
         is_new = self.writer is None or held != self.writer.epoch
         if is_new:
@@ -358,4 +358,3 @@ def _is_ready(node):
 
 def _quantity(name, amount):
     return f"{amount}m" if name == "cpu" else str(amount)
-
