@@ -35,6 +35,9 @@ T = TypeVar("T")
 BINDERS = 8
 """Threads that bind and evict pods, shared by all claims a process works on."""
 
+WRITERS = 8
+"""Threads that write Scales and statuses of pod autoscalers, and as many that ask for their targets."""
+
 stopping = threading.Event()
 """Set when this worker is shutting down; tasks that stay for a while look at it."""
 
@@ -144,18 +147,25 @@ class Context:
 
     @made_once
     def scaling(self) -> PodScaling:
-        from wainwright.podscaling.assembly import PodScaling, ScalingOptions  # numpy and aiohttp, for these alone
+        # numpy and aiohttp, for these workers alone
+        from wainwright.podscaling.assembly import PodScaling, ScalingOptions
+        from wainwright.podscaling.collector import Collector
+        from wainwright.podscaling.connections import Connections
 
         autoscaling = self.settings.autoscaling
-        options = ScalingOptions(
-            shards=autoscaling.shards,
-            namespace=autoscaling.namespace,
-            own_url=self.settings.redis.url,
-            connections=Path(autoscaling.connections) if autoscaling.connections else None,
-        )
+        folder = Path(autoscaling.connections) if autoscaling.connections else None
         # Every scaling act is told, also the same one twice within two minutes.
         recorder = EventRecorder(self.kube, clock=self.clock, dedupe_seconds=0.0, per_second=100.0, burst=1000)
-        return PodScaling(self.store, self.kube, recorder, self.clock, options)
+        return PodScaling(
+            self.store,
+            self.kube,
+            recorder,
+            self.clock,
+            Collector(Connections(self.settings.redis.url, folder), self.clock),
+            ScalingOptions(shards=autoscaling.shards, namespace=autoscaling.namespace),
+            writers=ThreadPoolExecutor(WRITERS, thread_name_prefix="scale"),
+            askers=ThreadPoolExecutor(WRITERS, thread_name_prefix="targets"),
+        )
 
 
 class _Process:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Executor
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +20,6 @@ from wainwright.kube.client import KubeClient
 from wainwright.kube.events import EventRecorder
 from wainwright.podscaling.autoscalers import Autoscaler
 from wainwright.podscaling.collector import Collector
-from wainwright.podscaling.connections import Connections
 from wainwright.podscaling.deciding import Pass, ShardDecider
 from wainwright.podscaling.deletion_cost import DeletionCosts
 from wainwright.podscaling.dynamic_config import ConfigFollower, decode_config
@@ -38,27 +36,25 @@ from wainwright.podscaling.targets import OtherTargets, ScaleClient
 
 logger = logging.getLogger(__name__)
 
-WRITERS: Final = 8
-"""Threads that write Scales and statuses."""
-ASKERS: Final = 8
-"""Threads that ask for targets which the view does not show, and that mark pods."""
 FORGET_SECONDS: Final = 60.0
 
 
 class ScalingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """shards: see `sharding`; all processes must agree. namespace: of the ConfigMap. connections: folder with Redis
-    URLs, None for none. own_url: Wainwright's Redis. collect_seconds: how long a collection waits for answers.
+    """shards: see `sharding`; all processes must agree. namespace: of the ConfigMap. collect_seconds: how long a
+    collection waits for answers.
     """
 
     shards: int
     namespace: str
-    own_url: str
-    connections: Path | None = None
     collect_seconds: float = 0.8
 
 
 class PodScaling:
-    """What the tasks of one process share. Thread-safe. Methods raise ViewNotReady, StoreUnavailable."""
+    """What the tasks of one process share. Thread-safe. Methods raise ViewNotReady, StoreUnavailable.
+
+    writers: writes Scales and statuses, beside the ticks. askers: reads targets that the view does not show and
+    marks pods; not the same one, since writers wait for it.
+    """
 
     def __init__(
         self,
@@ -66,23 +62,23 @@ class PodScaling:
         kube: KubeClient,
         recorder: EventRecorder,
         clock: Clock,
+        collector: Collector,
         options: ScalingOptions,
         *,
-        collector: Collector | None = None,
+        writers: Executor,
+        askers: Executor,
     ) -> None:
         self._store = store
         self._clock = clock
         self._options = options
-        self._collector = collector or Collector(Connections(options.own_url, options.connections), clock)
+        self._collector = collector
         self._pods = PodIndex(store)
-        askers = ThreadPoolExecutor(ASKERS, thread_name_prefix="targets")
-        self.writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="scale")
         scales = ScaleClient(kube)
         self.decider = ShardDecider(store, options.shards, OtherTargets(scales, askers, clock).facts)
         self.metrics = KPAMetrics(store)
         costs = DeletionCosts(kube, self.pod_loads, askers)
         self.scaler = KPAScaler(scales, store, recorder, costs, self._config, clock)
-        self.reconciler = Reconciler(kube, self.decider, self.scaler, self.metrics, recorder, self.writers)
+        self.reconciler = Reconciler(kube, self.decider, self.scaler, self.metrics, recorder, writers)
         self.config = ConfigFollower(store, kube, recorder, options.namespace)
         self._forgotten = float("-inf")
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from wainwright.batching.store import Argument, Store
+import msgspec
+
+from wainwright.batching.store import Argument, Store, translated
 from wainwright.podscaling.autoscalers import Roster
 from wainwright.podscaling.samples import NAME_SEPARATOR, LoadRefused, Sample, believable, encode_samples, loaded_keys
 from wainwright.podscaling.sharding import shard_of
@@ -14,6 +16,8 @@ from wainwright.podscaling.sharding import shard_of
 KEEP_MS: Final = 120_000
 """Samples that nobody decided on for so long are given up."""
 PUSHES_PER_STEP: Final = 25_000
+PUSHES_KEPT: Final = 500_000
+"""Pushed samples that wait at most; of more, the oldest are given up."""
 FUTURE_MS: Final = 1000
 """A pushed sample further in the future is stamped with the time of its arrival."""
 
@@ -36,6 +40,47 @@ def _put(store: Store, samples: Sequence[Sample], shards: int, expected: str, po
         arguments += [shard, encode_samples(part), len(loaded), *loaded]
     answer: Any = store.run("kpa_record", *arguments)
     return [str(key) for key in answer]
+
+
+class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One report of an application. pa: `namespace/name`. source: name of the push source, empty for its first.
+    reporter: who reports; loads of different reporters add up, a reporter's repeats replace. at_ms: unix time it was
+    measured at; 0: now.
+    """
+
+    value: float
+    pa: str = ""
+    source: str = ""
+    reporter: str = ""
+    at_ms: int = 0
+
+
+class PushRefused(ValueError):
+    """What is wrong with which report."""
+
+
+def push(store: Store, pushes: Sequence[Push]) -> None:
+    """Notes reports in the stream that applications may also write to themselves. Raises PushRefused (nothing is noted
+    then), StoreUnavailable.
+    """
+    for number, one in enumerate(pushes):
+        if one.pa.count("/") != 1 or one.pa.startswith("/") or one.pa.endswith("/"):
+            raise PushRefused(f"item {number}: pa {one.pa!r} is not namespace/name")
+        if one.at_ms < 0:
+            raise PushRefused(f"item {number}: at_ms {one.at_ms} is negative")
+        try:
+            believable(one.value)
+        except LoadRefused as error:
+            raise PushRefused(f"item {number}: value {error}") from error
+    with translated():
+        pipe: Any = store.redis.pipeline(transaction=False)
+        for one in pushes:
+            fields: dict[str, str] = {"pa": one.pa, "value": repr(one.value)}
+            fields |= {name: text for name, text in (("source", one.source), ("reporter", one.reporter)) if text}
+            if one.at_ms:
+                fields["at_ms"] = str(one.at_ms)
+            pipe.xadd(store.keys.kpa_push, fields, maxlen=PUSHES_KEPT, approximate=True)
+        pipe.execute()
 
 
 class TakenOver(NamedTuple):
