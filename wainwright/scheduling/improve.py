@@ -7,6 +7,7 @@ not time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,10 +16,18 @@ from wainwright.scheduling.lots import Lot
 from wainwright.scheduling.meter import Meter
 from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.shop import Shop
-from wainwright.scheduling.universe import Floats
+from wainwright.scheduling.universe import Floats, Ints
 
 BIASES = (1.0, 0.93, 1.0, 1.07, 0.87)
 """Powers of the price by which value is divided when a node is chosen: below 1 leans to larger nodes."""
+COUNTS = (1, 2, 2, 3, 2, 4)
+"""How many nodes are taken apart together, sweep by sweep."""
+ROUND = 12
+"""Sweeps without a gain after which the search ends (more for few nodes: then all pairs are tried)."""
+STEP = 2_000
+"""Work that one attempt counts for, besides the candidates it looks at."""
+FEW = 9
+"""Up to so many nodes, all combinations of up to three are tried."""
 LOOK = 40
 """How many nodes are looked at to find partners for one."""
 LEAST_GAIN = 1e-9
@@ -45,29 +54,54 @@ class Improver:
                     self.value[lot.index] = min(known, shop.value[at]) if known else shop.value[at]
 
     def run(self, work: int) -> None:
-        """Spend up to `work` units."""
+        """Spend up to `work` units, until a whole round of sweeps finds nothing."""
         end = self.meter.work + work
         tried: set[tuple[int, ...]] = set()
-        sweep = 0
-        while self.meter.work < end:
+        sweep = idle = 0
+        while self.meter.work < end and idle < max(ROUND, min(2 * self.packer.open_bins, 3 * ROUND)):
             self.meter.check()
-            gained = self._sweep(sweep, end, tried)
-            sweep += 1
-            if not gained and sweep >= 12:
+            few = self.packer.open_bins <= FEW
+            gained = self._combinations(end, tried) if few else self._sweep(sweep, end, tried)
+            if few and not gained:
                 return
+            idle = 0 if gained else idle + 1
+            sweep += 1
+
+    def _combinations(self, end: int, tried: set[tuple[int, ...]]) -> bool:
+        """For a handful of nodes: every one, two and three of them together; True at the first gain."""
+        waste = self.waste()
+        ranked = np.lexsort((np.arange(len(waste)), -waste))[: self.packer.open_bins].tolist()
+        for size in (1, 2, 3):
+            for group in itertools.combinations(ranked, size):
+                if self.meter.work >= end:
+                    return False
+                key = (*sorted(int(self.packer.serial[index]) for index in group), -1)
+                if key in tried:
+                    continue
+                tried.add(key)
+                self.meter.check()
+                if size > 1 and self._merge(group):
+                    return True
+                for lighter_first in (False, True)[: len(self.shops)]:
+                    if self._rebuild(group, lighter_first=lighter_first, bias=1.0):
+                        return True
+        return False
 
     def _sweep(self, sweep: int, end: int, tried: set[tuple[int, ...]]) -> bool:
         """Every node once as the one to be dissolved, with partners that depend on the number of the sweep."""
         packer = self.packer
         gained = False
+        count = COUNTS[sweep % len(COUNTS)]
+        offset = sweep // len(COUNTS) * COUNTS.count(count) + COUNTS[: sweep % len(COUNTS)].count(count)
         waste = self.waste()
-        for first in np.lexsort((np.arange(len(waste)), -waste)).tolist():
+        ranked = np.lexsort((np.arange(len(waste)), -waste))[: packer.open_bins]
+        for place, first in enumerate(ranked.tolist()):
             if self.meter.work >= end:
                 return gained
             if not packer.bins[first]:
                 continue
-            group = self._partners(first, sweep, waste)
-            key = tuple(sorted(int(packer.serial[index]) for index in group))
+            group = self._partners(first, count, np.roll(ranked, -(place + 1 + offset)))
+            key = (*sorted(int(packer.serial[index]) for index in group), sweep % len(BIASES))
             if key in tried:
                 continue
             tried.add(key)
@@ -76,7 +110,6 @@ class Improver:
                 group, lighter_first=sweep % 2 == 1 and len(self.shops) > 1, bias=BIASES[sweep % len(BIASES)]
             ):
                 gained = True
-                waste = self.waste()
         return gained
 
     def waste(self) -> Floats:
@@ -89,21 +122,14 @@ class Improver:
                 waste[index] = float(packer.universe.price[packer.option[index]]) - worth
         return waste
 
-    def _partners(self, first: int, sweep: int, waste: Floats) -> list[int]:
-        """The node itself and up to three more: those whose options its pods accept, by waste, from a moving start."""
-        count = 1 + (sweep + 1) // 2 % 4 if sweep else 1
-        if count == 1:
-            return [first]
-        ranked = np.flatnonzero(np.isfinite(waste))
-        ranked = ranked[np.lexsort((ranked, -waste[ranked]))]
-        start = (first * 7 + sweep * 13) % len(ranked) if sweep > 2 else 0
+    def _partners(self, first: int, count: int, others: Ints) -> list[int]:
+        """The node itself and up to `count - 1` more, in the order given, that could share a node with it."""
         chosen = [first]
-        for step in range(min(len(ranked), LOOK)):
-            other = int(ranked[(start + step) % len(ranked)])
-            if other != first and self._could_meet(first, other):
+        for other in others[:LOOK].tolist():
+            if len(chosen) >= count:
+                break
+            if other != first and self.packer.bins[other] and self._could_meet(first, other):
                 chosen.append(other)
-                if len(chosen) == count:
-                    break
         return chosen
 
     def _could_meet(self, one: int, other: int) -> bool:
@@ -127,6 +153,7 @@ class Improver:
     def _merge(self, indices: Sequence[int]) -> bool:
         """All pods of these nodes on one, if one costs less than all of them."""
         packer = self.packer
+        self.meter.spend(STEP // 8)
         before = packer.total()
         option = packer.common_option(indices)
         if option < 0 or packer.universe.price[option] >= sum(
@@ -154,6 +181,7 @@ class Improver:
 
     def _rebuild(self, indices: Sequence[int], *, lighter_first: bool, bias: float) -> bool:
         packer = self.packer
+        self.meter.spend(STEP)
         before = packer.total()
         bins = packer.open_bins
         packer.begin()

@@ -55,7 +55,7 @@ class Shop:
         wanted = {p for lot in self.lots for p in lot.host.beside}
         needs = [self._hosts_needed(at) for at in range(len(self.lots))]
 
-        def key(at: int) -> tuple[int, int, float, int]:
+        def key(at: int) -> tuple[int, float, float, int]:
             lot = self.lots[at]
             leads = bool(wanted & set(lot.host.member_of))
             rank = 0 if leads and not lot.host.beside else 1 if lot.host.beside else 2
