@@ -36,11 +36,11 @@ def apply_roles(kube, change=lambda document: None):
             kube.merge_patch(kind, meta["name"], document, meta.get("namespace", ""))
 
 
-def account_kubeconfig(cluster, kube, folder):
+def account_kubeconfig(cluster, kube, folder, name="wainwright"):
     """Path of a kubeconfig with a token of the service account, in a file of its own as kubelets put it there."""
     order = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
     order["spec"] = {"expirationSeconds": TOKEN_SECONDS}
-    path = SERVICE_ACCOUNTS.path("kube-system", "wainwright", "token")
+    path = SERVICE_ACCOUNTS.path("kube-system", name, "token")
     answer = json.loads(kube.request("POST", path, body=json.dumps(order).encode()))
     write_private(folder / "token", answer["status"]["token"])
     return cluster.processes.kubeconfig_of_token_file(folder.name, folder / "token")
