@@ -19,7 +19,7 @@ from tests.acceptance.builders import a_deployment, a_node_pool, a_pod
 from tests.acceptance.system import QUICK, ROOT, processes_of
 from tests.conftest import free_port
 
-COMMANDS = ("up", "demo", "status", "pod", "dead", "settings", "keys", "cluster")
+COMMANDS = ("up", "demo", "status", "pod", "plan", "replay", "decisions", "dead", "settings", "keys", "cluster")
 OK, FAILED, USAGE = 0, 1, 2
 
 
@@ -183,6 +183,35 @@ def test_pod_tells_what_was_decided_when_and_why(system):
     short = system.cli("pod", "solo")
     assert short.returncode == OK
     assert "Running on node" in short.stdout
+
+
+def test_plan_beside_the_running_cluster_counts_what_it_has_and_what_waits(system):
+    """solo (1.5 cores) runs on a c6a.large (1.93): 300m more fit beside it, 1.5 cores need a node of their own."""
+    system.apply(a_node_pool(), a_pod("solo", cpu="1500m"))
+    system.wait_running(1)
+    [node] = system.list("Node")
+    manifests = system.folder / "planned.yaml"
+    manifests.write_text(
+        json.dumps({"kind": "List", "items": [a_pod("beside", cpu="300m"), a_pod("own", cpu="1500m")]})
+    )
+    answer = system.cli("plan", "--cluster", "current", "-f", str(manifests), "--output", "json")
+    assert answer.returncode == OK, answer.stderr
+    plan = json.loads(answer.stdout)
+    assert plan["existing_nodes"] == {node["metadata"]["name"]: ["beside"]}
+    assert [claim["pods"] for claim in plan["new_node_claims"]] == [["own"]]
+    assert plan["summary"]["total_price"] == pytest.approx(0.0765)
+    assert not system.get("Pod", "beside"), "it only tells"
+
+
+def test_a_recorded_plan_is_replayed_and_its_decision_is_in_the_log(system):
+    system.apply(a_node_pool(), a_pod("solo", cpu="1500m"))
+    system.wait_running(1)
+    plan = system.report("default/solo")["decisions"][-1]["plan"]
+    answer = system.cli("replay", plan, "--output", "json")
+    assert answer.returncode == OK, answer.stdout + answer.stderr
+    assert json.loads(answer.stdout)["same"]
+    log = json.loads(system.cli("decisions", "--count", "500", "--output", "json").stdout)
+    assert ("plan recorded", plan) in {(each["what"], each["about"]) for each in log}
 
 
 def test_a_pod_that_nobody_knows_is_status_1(system):
