@@ -22,7 +22,8 @@ from wainwright.kube.client import KubeClient
 from wainwright.kube.events import EventRecorder
 from wainwright.kube.leases import KARPENTER_LEASE, LeaderElector, fresh_holder
 from wainwright.kube.watcher import Watcher, WatchPolicy
-from wainwright.podscaling.controller import KPAMetrics, new_controller
+from wainwright.podscaling.controller import new_controller
+from wainwright.podscaling.metrics import KPAMetrics
 from wainwright.provisioning.chores import Chores
 from wainwright.provisioning.controller import Controller
 from wainwright.provisioning.intake import Intake

@@ -47,6 +47,7 @@ class Collector:
         self._connect = connect
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._under_way: set[tuple[str, ...]] = set()
         self._late: list[Sample] = []
         self._http: Http | None = None
@@ -78,9 +79,11 @@ class Collector:
 
     def close(self) -> None:
         """Ends the loop; nothing may be collected any more."""
-        if self._loop is not None:
+        if self._loop is not None and self._thread is not None:
             self._run(self._close(), GRACE_SECONDS)
             self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(GRACE_SECONDS)
+            self._loop.close()
 
     # Jobs -------------------------------------------------------------------------------------------------------------
 
@@ -229,6 +232,10 @@ class Collector:
         return self._clock.monotonic_seconds()
 
     async def _close(self) -> None:
+        under_way = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         if self._http is not None:
             await self._http.close()
         if self._brokers is not None:
@@ -239,7 +246,8 @@ class Collector:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="collector", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="collector", daemon=True)
+                self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
 
