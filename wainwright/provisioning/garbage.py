@@ -88,21 +88,20 @@ class GarbageCollector:
         return True
 
     def _vanished(self, claim: NodeClaim) -> bool:
-        """Deletes a claim whose instance the cloud does not know any more; its node and pods go with it."""
+        """Deletes a claim whose instance is gone, or ends without us; its node and pods go with it."""
         try:
-            self._cloud.get(claim.status.provider_id)
+            if self._cloud.get(claim.status.provider_id).state.is_live:
+                return False
         except InstanceNotFound:
             pass
         except CloudError:
-            return False
-        else:
             return False
         meta = claim.metadata
         try:
             self._kube.delete(NODE_CLAIMS, meta.name, uid=meta.uid)
         except (KubeError, KubeUnavailable):
             return False
-        message = f"InstanceVanished: {claim.status.provider_id} is gone"
+        message = f"InstanceVanished: {claim.status.provider_id} ended, not by us"
         self._events.event(ObjectReference.of(NODE_CLAIMS, meta), EventReason.TERMINATING, "Warning", message)
         return True
 
@@ -133,8 +132,8 @@ def orphans(instances: Iterable[Instance], claims: Iterable[NodeClaim], now: dat
 
 
 def without_instance(claims: Iterable[NodeClaim], instances: Iterable[Instance]) -> list[NodeClaim]:
-    """NodeClaims of ours whose instance is not in the cloud's list (which may be older: ask again before acting)."""
-    known = {instance.provider_id for instance in instances}
+    """NodeClaims of ours without a live instance in the cloud's list (which may be older: ask again before acting)."""
+    known = {instance.provider_id for instance in instances if instance.state.is_live}
     return [
         claim
         for claim in claims

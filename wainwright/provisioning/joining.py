@@ -12,7 +12,7 @@ from wainwright.api.nodes import Node
 from wainwright.api.pods import Pod
 from wainwright.api.reasons import ConditionType, EventReason
 from wainwright.api.volumes import PersistentVolumeClaim
-from wainwright.batching.claims import ClaimPod, ClaimRecord, ClaimRecords, Lease
+from wainwright.batching.claims import ClaimPod, ClaimRecord, ClaimRecords, Lease, State
 from wainwright.batching.store import Store
 from wainwright.clock import Clock
 from wainwright.cloud.errors import InstanceNotFound
@@ -72,6 +72,8 @@ class Joiner:
             instance = self._cloud.get(record.provider_id or node_claim.status.provider_id)
         except InstanceNotFound as error:
             raise ClaimFails("InstanceGone", str(error)) from error
+        if not instance.state.is_live:
+            raise ClaimFails("InstanceGone", f"instance {instance.id} is {instance.state}")
         return Launched(node_claim=node_claim, instance=instance)
 
     def finish(self, lease: Lease, record: ClaimRecord, launched: Launched) -> None:
@@ -82,6 +84,9 @@ class Joiner:
         lease.demand()
         node_claim = self._write_status(launched)
         node = self._node(node_claim, launched.instance)
+        if node.metadata.name != launched.instance.node_name:
+            # Only now is it known which Node is the claim's; a solve counts the two once.
+            self._records.note(lease, State.LAUNCHED, {"node": node.metadata.name})
         pods = own_pods(surroundings(self._records, record.name))
         waiting = [(pod, seen) for pod, seen in pods if seen is None or not (seen.is_bound or seen.is_terminal)]
         direct, nominated, unbound, why = self._divide(waiting, node)
@@ -135,12 +140,18 @@ class Joiner:
             return self._completed(claim, instance, self._kube.get(NODES, instance.node_name, as_type=Node))
 
     def _joined(self, claim: NodeClaim, instance: Instance) -> Node:
-        if claim.status.node_name:
-            return self._kube.get(NODES, claim.status.node_name, as_type=Node)
-        listed, _ = self._kube.list(NODES, Node)
-        for node in listed:
-            if node.spec.provider_id == instance.provider_id:
-                return node
+        """The Node that the kubelet made: by the name that the cloud foretells, else the one with the instance's id."""
+        name = claim.status.node_name or instance.node_name
+        if name:
+            try:
+                return self._kube.get(NODES, name, as_type=Node)
+            except NotFound:
+                pass
+        else:
+            listed, _ = self._kube.list(NODES, Node)
+            for node in listed:
+                if node.spec.provider_id == instance.provider_id:
+                    return node
         raise NotYet("its node has not joined yet", milliseconds(self._policy.poll))
 
     def _completed(self, claim: NodeClaim, instance: Instance, node: Node) -> Node:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, TypeVar
+
+import msgspec
 
 from wainwright.api.nodeclaims import NodeClaim
 from wainwright.api.nodes import Node
@@ -14,7 +17,7 @@ from wainwright.clock import Clock
 from wainwright.errors import Conflict, KubeError, KubeUnavailable, NotFound, ViewNotReady
 from wainwright.kube.events import ObjectReference
 from wainwright.kube.resources import NODE_CLAIMS, NODES
-from wainwright.kube.view import read_view
+from wainwright.kube.view import ViewReading, read_view
 from wainwright.provisioning.binding import Workers
 from wainwright.provisioning.cluster import Events, KubeApi
 from wainwright.provisioning.lifecycle import AdoptLate, DeleteClaim, Missing, NodeMissing, Ready, Step, Upset, decide
@@ -25,6 +28,8 @@ from wainwright.provisioning.ports import Hints
 from wainwright.provisioning.steps import Marked, plural
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Upkeep:
@@ -51,6 +56,7 @@ class Upkeep:
         self._workers = workers
         self._clock = clock
         self._policy = policy
+        self._decoded: dict[str, dict[bytes, Any]] = {}
 
     def lifecycle(self) -> str:
         """One pass over all claims; answers what was done, for the log. Does nothing on an incomplete view.
@@ -63,7 +69,7 @@ class Upkeep:
         except ViewNotReady as error:
             return str(error)
         expired = self._nominator.expire()
-        claims, nodes = view.objects("nodeclaims", NodeClaim), view.objects("nodes", Node)
+        claims, nodes = self._objects(view, "nodeclaims", NodeClaim), self._objects(view, "nodes", Node)
         steps = decide(claims, nodes, records, self._clock.now(), self._policy)
         done = [what for what in self._workers.map(self._take, steps) if what]
         counts = {what: done.count(what) for what in sorted(set(done))}
@@ -71,6 +77,13 @@ class Upkeep:
         if expired:
             told.append(f"{plural(expired, 'nomination')} ran out")
         return ", ".join(told)
+
+    def _objects(self, view: ViewReading, kind: str, as_type: type[T]) -> list[T]:
+        """The view's objects; only those that changed since the last pass are decoded, as there is one every second."""
+        known, decoder = self._decoded.get(kind, {}), msgspec.json.Decoder(as_type)
+        fresh: dict[bytes, T] = {text: known.get(text) or decoder.decode(text) for text in view.raw[kind]}
+        self._decoded[kind] = fresh
+        return list(fresh.values())
 
     def _take(self, step: Step) -> str:
         """One step; what it came to, empty for nothing."""

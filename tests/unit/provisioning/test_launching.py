@@ -115,6 +115,7 @@ def test_the_same_launch_on_three_workers_at_once_with_a_slow_cloud_buys_once(a_
             first.step()
         for _ in range(4):
             world.clock.advance(3)
+            world.sync()
             assert (
                 world.store.run("claim_renew", 4000, claim, world.redis.hget(f"wainwright:claim:{claim}", "holder"))
                 == []
@@ -428,3 +429,37 @@ def test_pods_that_cannot_be_placed_are_told_why(world):
     [(_, name, message)] = world.events.of("FailedScheduling")
     assert name == "huge"
     assert "nodepool/general" in message
+
+
+def test_where_the_cloud_does_not_name_nodes_the_kubelets_is_awaited_and_completed(world):
+    """As on EC2: the node comes by itself, with the taint of nodes that nobody has registered yet."""
+    world.cloud.names_nodes = False
+    real = world.kubelets
+
+    def kubelets():
+        for instance in world.cloud.list("test"):
+            name = instance.node_name
+            if instance.boots_at <= world.clock.now() and name not in world.kube.of(NODES):
+                taint = {"key": names.UNREGISTERED_TAINT.key, "effect": "NoExecute"}
+                spec = {"providerID": instance.provider_id, "taints": [taint]}
+                world.kube.create(NODES, {"metadata": {"name": name}, "spec": spec})
+        real()
+
+    world.kubelets = kubelets
+    world.pods("a")
+    [claim] = world.planned()
+    assert world.parts.launcher.launch(claim) is Outcome.WAITING
+    assert world.kube.of(NODES) == {}
+    world.settle()
+    node = the_node(world)
+    assert node["metadata"]["name"] == world.launches()[0].instance_id
+    assert not node["spec"]["taints"]
+    assert node["metadata"]["labels"][names.NODEPOOL_LABEL] == "general"
+    assert names.TERMINATION_FINALIZER in node["metadata"]["finalizers"]
+    assert pod_nodes(world) == {"a": node["metadata"]["name"]}
+    assert the_claim(world)["status"]["nodeName"] == node["metadata"]["name"]
+    world.kube.delete(NODE_CLAIMS, claim)
+    world.tick()
+    world.kubelets = real
+    world.settle()
+    assert world.kube.of(NODES) == {}
