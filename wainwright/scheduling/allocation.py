@@ -209,6 +209,10 @@ class Allocation:
         """Options and existing nodes open to a group with all preferences dropped."""
         return self._masks(group, self._ladder(group)[-1])
 
+    def domains_of(self, rule: Rule, group: Group) -> list[int]:
+        """The domains that count for a spread rule of a group."""
+        return [int(code) for code in np.flatnonzero(self._tally(rule, group).eligible)]
+
     def sizes(self, group: Group) -> tuple[int, ...]:
         """Amounts in the order of the universe's resources."""
         known = self._sizes.get(group.index)

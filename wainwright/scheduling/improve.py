@@ -26,6 +26,8 @@ ROUND = 12
 """Sweeps without a gain after which the search ends (more for few nodes: then all pairs are tried)."""
 STEP = 2_000
 """Work that one attempt counts for, besides the candidates it looks at."""
+CLOSE = 0.001
+"""Share of the bound within which the price is as good as proven."""
 FEW = 9
 """Up to so many nodes, all combinations of up to three are tried."""
 LOOK = 40
@@ -53,13 +55,15 @@ class Improver:
                     known = self.value[lot.index]
                     self.value[lot.index] = min(known, shop.value[at]) if known else shop.value[at]
 
-    def run(self, work: int) -> None:
-        """Spend up to `work` units, until a whole round of sweeps finds nothing."""
+    def run(self, work: int, bound: float = 0.0) -> None:
+        """Spend up to `work` units, until a whole round of sweeps finds nothing or the price is at the bound."""
         end = self.meter.work + work
         tried: set[tuple[int, ...]] = set()
         sweep = idle = 0
         while self.meter.work < end and idle < max(ROUND, min(2 * self.packer.open_bins, 3 * ROUND)):
             self.meter.check()
+            if self.packer.total() <= bound * (1 + CLOSE):
+                return
             few = self.packer.open_bins <= FEW
             gained = self._combinations(end, tried) if few else self._sweep(sweep, end, tried)
             if few and not gained:

@@ -87,8 +87,10 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every pod of the input is in exactly one of claims, placements, unplaced.
 
-    relaxed: per pod, the preferences that were dropped for it. price: US dollars an hour of the new claims.
-    work: units of work spent (comparable between runs; no clock). complete: False when the budget ran out first.
+    relaxed: per pod, the preferences that were dropped for it. price: US dollars an hour of the new claims;
+    worst_price: with each claim at its dearest option; lower_bound: no plan that places these pods can cost less
+    (0: not known). work: units of work spent (comparable between runs; no clock). complete: False when the budget ran out
+    first.
     """
 
     claims: tuple[PlannedClaim, ...] = ()
@@ -96,9 +98,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unplaced: tuple[Unplaced, ...] = ()
     relaxed: dict[PodUid, tuple[str, ...]] = {}
     price: float = 0.0
+    worst_price: float = 0.0
     lower_bound: float = 0.0
     work: int = 0
     complete: bool = True
+
+    @property
+    def gap(self) -> float:
+        """How far the price is above the lower bound, as a share of it; 0 where no bound is known."""
+        return self.price / self.lower_bound - 1 if self.lower_bound > 0 else 0.0
 
 
 class SolveBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +116,8 @@ class SolveBudget(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     work_units: int = 500_000_000
+    bound_rounds: int = 24
+    """Steps spent on the lower bound; 0 leaves it out."""
     improvement_units: int = 2_000_000
     """Of these, how many may go into making a complete plan cheaper."""
     stop: Callable[[], bool] | None = None

@@ -15,6 +15,7 @@ from wainwright.scheduling.lots import Share, merged
 from wainwright.scheduling.meter import BudgetSpent, Meter
 from wainwright.scheduling.packing import Packer
 from wainwright.scheduling.plan import Placement, Plan, Reason, ReasonCode, SolveBudget, Unplaced
+from wainwright.scheduling.pricing import bound_of
 from wainwright.scheduling.problem import Problem
 from wainwright.scheduling.reasons import Explainer
 from wainwright.scheduling.rules import RuleKind
@@ -36,9 +37,11 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
         other = _attempt(problem, meter, balanced=True)
         if sum(len(b.pods) for b in other[2]) < sum(len(b.pods) for b in waiting) and not meter.spent:
             allocation, packer, waiting = other
+    bound = 0.0
     with contextlib.suppress(BudgetSpent):
         trim(packer)
-        Improver(packer, meter).run(budget.improvement_units)
+        bound = bound_of(problem, allocation, packer, waiting, budget.bound_rounds)
+        Improver(packer, meter).run(budget.improvement_units, bound)
         trim(packer)
     unplaced = [*problem.reading.unplaced, *_left_over(problem, allocation, packer, waiting, meter)]
     claims = claims_of(packer)
@@ -57,6 +60,8 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
         unplaced=tuple(unplaced),
         relaxed=dict(sorted(relaxed.items())),
         price=round(sum(claim.price for claim in claims), 9),
+        worst_price=round(sum(max(option.price for option in claim.options) for claim in claims), 9),
+        lower_bound=round(bound, 9),
         work=meter.work,
         complete=not meter.spent,
     )

@@ -117,6 +117,11 @@ class Volumes:
         driver = bound.spec.csi.driver if bound.spec.csi is not None else ""
         if affinity is None or affinity.required is None:
             return (), driver
+        if not affinity.required.node_selector_terms:
+            name = claim.spec.volume_name
+            raise VolumeError(
+                f"volume {volume.name!r}: PersistentVolume {name} has no node affinity term: no node is near"
+            )
         return tuple(_term(term_requirements(t)) for t in affinity.required.node_selector_terms), driver
 
     def _unbound(self, volume: Volume, name: str, class_name: str | None) -> tuple[tuple[Term, ...], str]:

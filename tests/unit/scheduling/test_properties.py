@@ -156,7 +156,9 @@ def clusters(draw, limits=True):
     )
 
 
-SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+SOME = settings(
+    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+)
 
 
 @SOME
@@ -164,6 +166,8 @@ SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 def test_no_plan_breaks_a_rule_and_everyone_has_a_place_or_a_reason(snapshot, batch):
     plan = solve(snapshot, batch, NOW, SolveBudget())
     assert check(snapshot, batch, plan) == []
+    assert plan.lower_bound <= plan.price + 1e-9
+    assert plan.price <= plan.worst_price + 1e-9
 
 
 @SOME
