@@ -89,8 +89,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     relaxed: per pod, the preferences that were dropped for it. price: US dollars an hour of the new claims;
     worst_price: with each claim at its dearest option; lower_bound: no plan that places these pods can cost less
-    (0: not known). work: units of work spent (comparable between runs; no clock). complete: False when the budget ran out
-    first.
+    (0: not known). work: units of work spent (comparable between runs; no clock). complete: False when the budget
+    ran out first.
     """
 
     claims: tuple[PlannedClaim, ...] = ()

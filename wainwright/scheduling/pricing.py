@@ -39,6 +39,8 @@ def bound_of(problem: Problem, allocation: Allocation, packer: Packer, batches: 
         if not count:
             continue
         options, node_mask = allocation.reach(group)
+        if not options.any():
+            continue  # it is on running nodes, and could be nowhere else
         for mask, forced in _forced(problem, allocation, group, options, count, single):
             number, known = problem.interned(mask)
             lots.append(Lot(len(lots), allocation.sizes(group), known, number, NO_RULES))
