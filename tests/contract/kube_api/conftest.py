@@ -76,7 +76,7 @@ def node(api, unique):
 
 
 @pytest.fixture
-def define(api, unique, server):
+def define(api, unique):
     """define(**options of a_definition): creates a definition in a group of its own, gives the path of its group."""
     group = f"{unique}.example.com"
     created = []
@@ -89,8 +89,6 @@ def define(api, unique, server):
         deadline = time.monotonic() + 5
         while api.get(f"/apis/{group}/v1/{definition['spec']['names']['plural']}").status != 200:
             assert time.monotonic() < deadline, "the resource is not served"
-        if server == "real":
-            time.sleep(1)  # it sets its storage up once more, and ends the watches of before
         return f"/apis/{group}/v1"
 
     yield make

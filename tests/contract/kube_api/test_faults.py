@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.kube_api.cluster import Api, a_config_map, a_pod, is_gone
 from wainwright.sim.apiserver.faults import FaultRule
-from wainwright.sim.apiserver.switches import SwitchError, Switches
+from wainwright.sim.apiserver.switches import SwitchError, Switches, main
 from wainwright.sim.apiserver.testing import ThreadedServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -157,6 +157,25 @@ def test_a_watcher_that_never_reads_is_cut_off(api, server):
 def test_switches_say_why_they_are_refused(switches):
     with pytest.raises(SwitchError, match="stale"):
         switches._answer("stale", versions="many")
+
+
+def test_the_command_line_has_every_switch(api, tmp_path, capsys):
+    def run(*arguments):
+        status = main(["--kubeconfig", str(tmp_path / "kubeconfig"), *arguments])
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
+
+    assert run("inject", '[{"verbs":["list"],"rate":1.0,"status":503}]') == (0, "done\n")
+    assert api.get(PODS).status == 503
+    assert '"status":503' in run("show")[1]
+    assert run("clear") == (0, "done\n")
+    assert api.get(PODS).status == 200
+    assert run("cut-watches", "pods") == (0, "0 watches ended\n")
+    for action in ("compact", "stale", "restart"):
+        assert run(action) == (0, "done\n")
+    status, said = run("stale", "many")
+    assert status == 1
+    assert "many" in said
 
 
 def test_snapshot_is_json_lines(api, switches):

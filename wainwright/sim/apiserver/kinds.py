@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 Object = dict[str, Any]
@@ -31,7 +32,7 @@ class Column:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """One served resource of one group and version.
 
@@ -65,26 +66,26 @@ class Kind:
     inward: Callable[[Object], Object] | None = None
     outward: Callable[[Object], Object] | None = None
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def resource(self) -> str:
         """Name in messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    @property
+    @cached_property
     def title(self) -> str:
         """Name of the kind in messages: `Pod`, `Deployment.apps`."""
         return f"{self.name}.{self.group}" if self.group else self.name
 
-    @property
+    @cached_property
     def collection(self) -> str:
         """Key of the store's collection: `pods`, `deployments.apps`."""
         return self.storage or self.resource
 
-    @property
+    @cached_property
     def opening(self) -> bytes:
         """How the JSON of each object starts."""
         return f'{{"kind":"{self.name}","apiVersion":"{self.api_version}",'.encode()

@@ -80,7 +80,7 @@ def refusal(error: ApiError) -> Response:
 
 def timestamp(now: datetime) -> str:
     """RFC 3339 in whole seconds, as metadata carries it."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{now.year:04}-{now.month:02}-{now.day:02}T{now.hour:02}:{now.minute:02}:{now.second:02}Z"
 
 
 def decode_object(request: Request) -> Object:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import ssl
+import sys
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,3 +87,50 @@ class Switches:
                 return data
         except HTTPError as error:
             raise SwitchError(msgspec.json.decode(error.read()).get("message", str(error))) from error
+
+
+def run(kubeconfig: Path, action: str, argument: str = "") -> str:
+    """One switch by name, as the command line has it; what to print. Raises ValueError for an argument that is none."""
+    switches = Switches(kubeconfig)
+    match action:
+        case "show":
+            return msgspec.json.encode(switches.faults()).decode()
+        case "inject":
+            switches.inject(msgspec.json.decode(argument, type=tuple[FaultRule, ...]))
+        case "clear":
+            switches.clear()
+        case "cut-watches":
+            return f"{switches.cut_watches(argument)} watches ended"
+        case "compact":
+            switches.compact()
+        case "stale":
+            switches.stale(int(argument or 0))
+        case "restart":
+            switches.restart(float(argument or 0))
+        case "snapshot":
+            return switches.snapshot().decode().rstrip("\n")
+        case _:
+            raise ValueError(f"{action}: no such switch; there are {', '.join(ACTIONS)}")
+    return "done"
+
+
+ACTIONS = ("show", "inject", "clear", "cut-watches", "compact", "stale", "restart", "snapshot")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m wainwright.sim.apiserver.switches --kubeconfig FILE ACTION [ARGUMENT]`."""
+    parser = argparse.ArgumentParser(prog="python -m wainwright.sim.apiserver.switches", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("action", choices=ACTIONS)
+    parser.add_argument("argument", nargs="?", default="", help="rules as JSON, a resource, versions, or seconds")
+    options = parser.parse_args(arguments)
+    try:
+        sys.stdout.write(run(options.kubeconfig, options.action, options.argument) + "\n")
+    except (SwitchError, OSError, ValueError) as error:
+        sys.stderr.write(f"{options.action}: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,6 +5,7 @@ Read from types.json, which tests/contract/kube_api/generate_types.py writes and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,93 +111,141 @@ def _mistyped(value: object, path: str, wanted: str) -> ApiError:
 def conform(value: Object, struct: str, path: str = "") -> list[str]:
     """Make an object what its type can hold, in place; the paths of fields that it cannot, which are dropped.
 
-    Nulls are dropped, quantities written in their one form. Raises ApiError 400 for a value of the wrong type.
+    Nulls are dropped, quantities and times written in their one form. Raises ApiError 400 for a value of a wrong type.
+    path: what stands before each field's name, with its dot.
     """
+    unknown: list[str] = []
+    _struct(struct)(value, path, unknown)
+    return unknown
+
+
+Conformer = Callable[[Any, str, list[str]], Any]
+"""Takes a value, its path and the list of unknown paths; gives the value in its one form."""
+
+
+@cache
+def _struct(struct: str) -> Conformer:
+    """In place. Fields that are plain text, most of all, take the shortest way."""
     fields = fields_of(struct)
     assert fields is not None
-    unknown: list[str] = []
-    doomed: list[str] = []
-    for name, item in value.items():
-        field = fields.get(name)
-        if field is None:
-            if path or name not in ("kind", "apiVersion"):
-                unknown.append(f"{path}{name}")
-                doomed.append(name)
-        elif item is None:
-            if not field.null_time:
-                doomed.append(name)
-        elif type(item) is str and field.type == "string":
-            pass
-        else:
-            value[name] = _conformed(item, field.type, f"{path}{name}", unknown)
-    for name in doomed:
-        del value[name]
-    for name in _null_times(struct):
-        value.setdefault(name, None)
-    return unknown
+    table = {name: (field.type == "string", field.null_time, _conformer(field.type)) for name, field in fields.items()}
+    null_times = _null_times(struct)
+
+    def conform_struct(value: Any, path: str, unknown: list[str]) -> Any:
+        doomed: list[str] = []
+        for name, item in value.items():
+            entry = table.get(name)
+            if entry is None:
+                if path or name not in ("kind", "apiVersion"):
+                    unknown.append(f"{path}{name}")
+                    doomed.append(name)
+                continue
+            is_text, may_be_null, inner = entry
+            if is_text and type(item) is str:
+                continue
+            if item is None:
+                if not may_be_null:
+                    doomed.append(name)
+                continue
+            value[name] = inner(item, f"{path}{name}", unknown)
+        for name in doomed:
+            del value[name]
+        for name in null_times:
+            value.setdefault(name, None)
+        return value
+
+    return conform_struct
+
+
+@cache
+def _conformer(type_: str) -> Conformer:
+    if type_.startswith("[]"):
+        return _list_conformer(type_)
+    if type_.startswith("{}"):
+        return _map_conformer(type_)
+    if type_ in _SCALARS:
+        return _SCALARS[type_]
+
+    def conform_object(value: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(value, dict):
+            raise _mistyped(value, path, type_.rpartition(".")[2])
+        return _struct(type_)(value, f"{path}.", unknown)
+
+    return conform_object
+
+
+def _list_conformer(type_: str) -> Conformer:
+    inner, is_text = _conformer(type_[2:]), type_ == "[]string"
+
+    def conform_list(value: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(value, list):
+            raise _mistyped(value, path, type_)
+        if len(value) > _MOST_ITEMS:
+            raise bad_request(f"{path}: a list of {len(value)} items is more than this server takes")
+        for index, item in enumerate(value):
+            if not (is_text and type(item) is str):
+                value[index] = inner(item, f"{path}[{index}]", unknown)
+        return value
+
+    return conform_list
+
+
+def _map_conformer(type_: str) -> Conformer:
+    inner, is_text = _conformer(type_[2:]), type_ == "{}string"
+
+    def conform_map(value: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(value, dict):
+            raise _mistyped(value, path, f"map[string]{type_[2:]}")
+        for key, item in value.items():
+            if not (is_text and type(item) is str):
+                value[key] = "" if item is None and is_text else inner(item, f"{path}.{key}", unknown)
+        return value
+
+    return conform_map
+
+
+def _scalar(types: tuple[type, ...], name: str) -> Conformer:
+    def conform_scalar(value: Any, path: str, unknown: list[str]) -> Any:  # noqa: ARG001
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise _mistyped(value, path, name)
+        return value
+
+    return conform_scalar
+
+
+def _time_conformer(*, micro: bool) -> Conformer:
+    def conform_time(value: Any, path: str, unknown: list[str]) -> Any:  # noqa: ARG001
+        if not isinstance(value, str):
+            raise _mistyped(value, path, "Time")
+        return _time(value, micro=micro)
+
+    return conform_time
+
+
+_SCALARS: dict[str, Conformer] = {
+    "string": _scalar((str,), "string"),
+    "bytes": _scalar((str,), "string"),
+    "int": _scalar((int,), "int64"),
+    "bool": _scalar((bool,), "bool"),
+    "float": _scalar((int, float), "float64"),
+    "intstr": _scalar((int, str), "IntOrString"),
+    "time": _time_conformer(micro=False),
+    "microtime": _time_conformer(micro=True),
+    "quantity": lambda value, path, unknown: normalised(value),  # noqa: ARG005
+    "raw": lambda value, path, unknown: value,  # noqa: ARG005
+}
 
 
 def _time(text: str, *, micro: bool) -> str:
     """In UTC; microseconds are given with exactly six digits, or the text is refused, as Go does."""
-    if (len(text), text[-1:]) == (27 if micro else 20, "Z") and text[10] == "T":
-        return text
-    fraction = len(text.partition(".")[2].partition("+")[0].partition("-")[0].rstrip("Z"))
     moment = None
     with suppress(ValueError):
         moment = datetime.fromisoformat(text)
-    if moment is None or moment.tzinfo is None or (micro and fraction != 6):
+    fraction = text.partition(".")[2].partition("+")[0].partition("-")[0].rstrip("Z")
+    if moment is None or moment.tzinfo is None or len(text) < 20 or (micro and len(fraction) != 6):
         layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
         raise bad_request(f'parsing time "{text}" as "{layout}": cannot parse "{text}"')
+    if len(text) == (27 if micro else 20) and text[-1] == "Z":
+        return text
     moment = moment.astimezone(UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}" if micro else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _conformed(value: Any, type_: str, path: str, unknown: list[str]) -> Any:
-    match type_:
-        case "string" | "bytes":
-            if not isinstance(value, str):
-                raise _mistyped(value, path, "string")
-        case "time" | "microtime":
-            if not isinstance(value, str):
-                raise _mistyped(value, path, "Time")
-            return _time(value, micro=type_ == "microtime")
-        case "int":
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise _mistyped(value, path, "int64")
-        case "bool":
-            if not isinstance(value, bool):
-                raise _mistyped(value, path, "bool")
-        case "float":
-            if not isinstance(value, (int, float)) or isinstance(value, bool):
-                raise _mistyped(value, path, "float64")
-        case "quantity":
-            return normalised(value)
-        case "intstr":
-            if not isinstance(value, (int, str)) or isinstance(value, bool):
-                raise _mistyped(value, path, "IntOrString")
-        case "raw":
-            pass
-        case _ if type_.startswith("[]"):
-            if not isinstance(value, list):
-                raise _mistyped(value, path, type_)
-            if len(value) > _MOST_ITEMS:
-                raise bad_request(f"{path}: a list of {len(value)} items is more than this server takes")
-            inner = type_[2:]
-            for index, item in enumerate(value):
-                if type(item) is not str or inner != "string":
-                    value[index] = _conformed(item, inner, f"{path}[{index}]", unknown)
-        case _ if type_.startswith("{}"):
-            if not isinstance(value, dict):
-                raise _mistyped(value, path, "map[string]" + type_[2:])
-            inner = type_[2:]
-            for key, item in value.items():
-                if type(item) is str and inner == "string":
-                    continue
-                value[key] = (
-                    "" if item is None and inner == "string" else _conformed(item, inner, f"{path}.{key}", unknown)
-                )
-        case _:
-            if not isinstance(value, dict):
-                raise _mistyped(value, path, type_.rpartition(".")[2])
-            unknown += conform(value, type_, f"{path}.")
-    return value
