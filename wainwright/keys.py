@@ -83,7 +83,7 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "close, record, flush",
         "A closed window: state (closed, planned, done), nodepool, nodepool_uid, kind (fresh, retry), opened_ms, "
         "due_ms, closed_ms, window_ms, size, items (JSON [[uid, pod, entry id], …]), solver, deaths, plan, planned_ms, "
-        "done_ms, outcome",
+        "hinted_ms (nominations), done_ms, outcome",
         "HGETALL {}batch:<id>",
     ),
     KeySpec(
@@ -178,11 +178,14 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "claim:<name>",
         "hash",
         "record, launch, upkeep",
-        "A claim: state (planned, created, launched, bound, done, failing, failed), plan, nodepool, nodepool_uid, uid "
-        "(of its NodeClaim), options, requests, capacity, allocatable, labels, taints, startup_taints, requirements "
-        "(JSON), attempts (JSON), price, instance_type, zone, capacity_type, provider_id, node, reason, message, "
-        "holder, lease_until_ms, deaths, next_ms, deadline_ms, allowed_until_ms (requests that were allowed may arrive "
-        "until then), created_ms, launched_ms, bound_ms, done_ms. Lives as long as the NodeClaim",
+        "A claim: state (planned, created, launched, done, failing, failed), plan, nodepool, nodepool_uid, uid (of its "
+        "NodeClaim), options, requests, capacity, allocatable, labels, annotations, taints, startup_taints, "
+        "requirements, node_class, expire_after, termination_grace_period, attempts (JSON where not text), price, "
+        "instance_type, zone, capacity_type, provider_id, node, reason, message (what holds it up), holder, "
+        "lease_until_ms, deaths (of holders, in a row), next_ms, hinted (by the sweep, unheard), deadline_ms, "
+        "allowed_until_ms and others_until_ms (the last request, and those before it, may arrive until then), rivals "
+        "(JSON: claims that share pods since an adoption), created_ms, launched_ms, bound_ms, opened_ms (our taint "
+        "came off), done_ms. Lives as long as the NodeClaim; failed ones an hour longer",
         "HGETALL {}claim:<name>",
     ),
     KeySpec(

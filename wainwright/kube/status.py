@@ -56,13 +56,13 @@ def write_conditions(
         conditions = tuple(current)
     body: dict[str, Any] = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "status": {**(beside or {}), "conditions": [_as_json(condition) for condition in conditions]},
+        "status": {**(beside or {}), "conditions": [condition_json(condition) for condition in conditions]},
     }
     client.merge_patch(resource, meta.name, body, meta.namespace, subresource="status")
     return True
 
 
-def _as_json(condition: Condition) -> dict[str, Any]:
+def condition_json(condition: Condition) -> dict[str, Any]:
     """As API servers want it: the required fields present though empty, times in whole seconds."""
     body: dict[str, Any] = {
         "type": condition.type,

@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 
 from wainwright.api import names
+from wainwright.api.meta import Condition
 from wainwright.api.nodeclaims import NodeClaim
 from wainwright.api.reasons import ConditionType, EventReason
 from wainwright.batching.claims import ClaimRecord, ClaimRecords, Lease, State, Verdict, View
@@ -28,6 +29,7 @@ from wainwright.cloud.port import CloudProvider, Instance
 from wainwright.errors import AlreadyExists, Conflict, KubeError, KubeUnavailable, NotFound
 from wainwright.kube.events import ObjectReference
 from wainwright.kube.resources import NODE_CLAIMS
+from wainwright.kube.status import condition_json, merged_conditions
 from wainwright.provisioning.attempts import (
     Attempt,
     encode_attempts,
@@ -44,7 +46,6 @@ from wainwright.provisioning.objects import (
     first_request,
     kept_options,
     node_claim_body,
-    with_condition,
 )
 from wainwright.provisioning.policy import LaunchPolicy, milliseconds
 from wainwright.provisioning.steps import (
@@ -257,10 +258,12 @@ class Buyer:
     def _tell_refusal(self, node_claim: NodeClaim, reason: str, message: str) -> None:
         """Condition Launched=False with the cloud's reason. Best effort: the next visit tells it again."""
         meta = node_claim.metadata
-        conditions = with_condition(
-            node_claim.status.conditions, ConditionType.LAUNCHED, "False", reason, message, self._clock.now()
-        )
-        body = {"metadata": uid_precondition(meta.uid), "status": {"conditions": msgspec.to_builtins(conditions)}}
+        told = Condition(type=ConditionType.LAUNCHED, status="False", reason=reason, message=message)
+        conditions = merged_conditions(node_claim.status.conditions, (told,), self._clock.now())
+        if conditions is None:
+            return
+        status = {"conditions": [condition_json(condition) for condition in conditions]}
+        body = {"metadata": uid_precondition(meta.uid), "status": status}
         try:
             self._kube.merge_patch(NODE_CLAIMS, meta.name, body, subresource="status")
         except (KubeError, KubeUnavailable):

@@ -15,7 +15,8 @@ from wainwright.api.nodes import Node, Taint
 from wainwright.api.quantities import QuantityError, parse_quantity
 from wainwright.api.reasons import ConditionReason, ConditionType
 from wainwright.batching.claims import State, Surveyed
-from wainwright.provisioning.objects import has_condition, is_planned_claim, with_condition
+from wainwright.kube.status import condition_json, merged_conditions
+from wainwright.provisioning.objects import has_condition, is_planned_claim
 from wainwright.provisioning.policy import LaunchPolicy
 from wainwright.provisioning.snapshots import is_temporary
 from wainwright.provisioning.steps import uid_precondition
@@ -151,13 +152,14 @@ def _ready(claim: NodeClaim, node: Node, now: datetime) -> Ready | None:
         node_patch = {"metadata": uid_precondition(meta.uid, meta.resource_version, labels=labels)}
         if opens:
             node_patch["spec"] = {"taints": msgspec.to_builtins(taints)}
-    conditions = _conditions(claim, node, why_not, now)
+    conditions = merged_conditions(claim.status.conditions, _wanted(node, why_not), now)
     status_patch: dict[str, Any] | None = None
-    if _differ(conditions, claim.status.conditions):
+    if conditions is not None:
         meta = claim.metadata
+        told = [condition_json(condition) for condition in conditions]
         status_patch = {
             "metadata": uid_precondition(meta.uid, meta.resource_version),
-            "status": {"nodeName": node.metadata.name, "conditions": msgspec.to_builtins(conditions)},
+            "status": {"nodeName": node.metadata.name, "conditions": told},
         }
     if node_patch is None and status_patch is None:
         return None
@@ -166,23 +168,31 @@ def _ready(claim: NodeClaim, node: Node, now: datetime) -> Ready | None:
     )
 
 
-def _conditions(claim: NodeClaim, node: Node, why_not: str, now: datetime) -> tuple[Condition, ...]:
-    conditions = claim.status.conditions
-    registered, initialized, ready = ConditionType.REGISTERED, ConditionType.INITIALIZED, ConditionType.READY
-    on_node = f"node {node.metadata.name} has joined"
-    conditions = with_condition(conditions, registered, "True", ConditionReason.REGISTERED, on_node, now)
-    if not why_not:
-        conditions = with_condition(conditions, initialized, "True", ConditionReason.INITIALIZED, "", now)
-        return with_condition(conditions, ready, "True", ConditionReason.READY, "", now)
-    conditions = with_condition(conditions, initialized, "Unknown", ConditionReason.NODE_NOT_READY, why_not, now)
-    return with_condition(conditions, ready, "Unknown", ConditionReason.NOT_READY, why_not, now)
-
-
-def _differ(one: Sequence[Condition], other: Sequence[Condition]) -> bool:
-    """In more than their dates?"""
-    return [(c.type, c.status, c.reason, c.message) for c in one] != [
-        (c.type, c.status, c.reason, c.message) for c in other
-    ]
+def _wanted(node: Node, why_not: str) -> tuple[Condition, ...]:
+    """The conditions of a claim whose node is Ready; why_not: why it is not initialized, empty when it is."""
+    reason = ConditionReason
+    joined = Condition(
+        type=ConditionType.REGISTERED,
+        status="True",
+        reason=reason.REGISTERED,
+        message=f"node {node.metadata.name} has joined",
+    )
+    status = "Unknown" if why_not else "True"
+    return (
+        joined,
+        Condition(
+            type=ConditionType.INITIALIZED,
+            status=status,
+            reason=reason.NODE_NOT_READY if why_not else reason.INITIALIZED,
+            message=why_not,
+        ),
+        Condition(
+            type=ConditionType.READY,
+            status=status,
+            reason=reason.NOT_READY if why_not else reason.READY,
+            message=why_not,
+        ),
+    )
 
 
 def not_initialized(claim: NodeClaim, node: Node, taints: Sequence[Taint]) -> str:

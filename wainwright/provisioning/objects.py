@@ -22,6 +22,7 @@ from wainwright.api.reasons import ConditionType
 from wainwright.batching.claims import Adoption, ClaimPod, ClaimRecord, Role, State
 from wainwright.cloud.port import Instance, LaunchRequest
 from wainwright.kube.resources import NODE_CLAIMS, NODE_POOLS
+from wainwright.kube.status import condition_json, merged_conditions
 from wainwright.provisioning.attempts import Attempt, decode_attempts, encode_attempts
 from wainwright.scheduling.snapshot import Option
 
@@ -242,40 +243,22 @@ def instance_labels(instance: Instance) -> dict[str, str]:
 def launched_status(claim: NodeClaim, instance: Instance, now: datetime) -> dict[str, Any]:
     """Status of a NodeClaim whose instance is there."""
     message = f"{instance.instance_type} in {instance.zone} ({instance.capacity_type}), {instance.price:.4g} $/h"
-    conditions = with_condition(claim.status.conditions, ConditionType.LAUNCHED, "True", "Launched", message, now)
-    if not any(condition.type == ConditionType.READY for condition in conditions):
-        conditions = with_condition(
-            conditions, ConditionType.READY, "Unknown", "NodeNotReady", "its node has not joined yet", now
-        )
+    wanted = [Condition(type=ConditionType.LAUNCHED, status="True", reason="Launched", message=message)]
+    if not any(condition.type == ConditionType.READY for condition in claim.status.conditions):
+        why = "its node has not joined yet"
+        wanted.append(Condition(type=ConditionType.READY, status="Unknown", reason="NodeNotReady", message=why))
+    conditions = merged_conditions(claim.status.conditions, wanted, now) or claim.status.conditions
     status: dict[str, Any] = {
         "providerID": instance.provider_id,
         "capacity": format_resources(instance.capacity),
         "allocatable": format_resources(instance.allocatable),
-        "conditions": msgspec.to_builtins(conditions),
+        "conditions": [condition_json(condition) for condition in conditions],
     }
     if instance.node_name:
         status["nodeName"] = instance.node_name
     if instance.image_id:
         status["imageID"] = instance.image_id
     return status
-
-
-def with_condition(
-    conditions: Sequence[Condition], type_: str, status: str, reason: str, message: str, now: datetime
-) -> tuple[Condition, ...]:
-    """The conditions with this one set. Its transition time stays where its status does."""
-    old = next((c for c in conditions if c.type == type_), None)
-    since = old.last_transition_time if old is not None and old.status == status else None
-    new = Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=since or now.replace(microsecond=0),
-    )
-    if old is None:
-        return (*conditions, new)
-    return tuple(new if c.type == type_ else c for c in conditions)
 
 
 def has_condition(conditions: Iterable[Condition], type_: str, status: str = "True") -> bool:
