@@ -436,6 +436,98 @@ def dead(
     out.print(table)
 
 
+kpa_commands = typer.Typer(
+    help="Pod autoscaling: try settings on recorded load, see how it stands.", no_args_is_help=True
+)
+cli.add_typer(kpa_commands, name="kpa")
+
+
+class PodsFrom(StrEnum):
+    RECORDED = "recorded"
+    MODEL = "model"
+
+
+@kpa_commands.command(name="replay")
+def kpa_replay(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="kpa-trace/1 (.json), or CSV: time,value[,source][,ready]")
+    ],
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="a key of config-autoscaler")
+    ] = None,
+    annotation: Annotated[
+        list[str] | None, typer.Option("--annotation", "-a", metavar="KEY=VALUE", help="with or without its prefix")
+    ] = None,
+    container_concurrency: Annotated[
+        int | None, typer.Option(min=0, help="requests in flight that a pod admits; 0: any number")
+    ] = None,
+    pods: Annotated[
+        PodsFrom | None, typer.Option(help="ready pods: recorded ones, or a model's (where none are recorded)")
+    ] = None,
+    ready: Annotated[int, typer.Option(min=0, help="CSV: pods ready at the start")] = 1,
+    lag: Annotated[float, typer.Option(min=0, help="model: seconds from a wish to a ready pod")] = 10.0,
+    tick: Annotated[float, typer.Option(min=0.5, help="CSV: seconds between decisions")] = 2.0,
+    everything: Annotated[bool, typer.Option("--all", help="every decision, not changes only")] = False,  # noqa: FBT002
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.svg|png", help="write a picture; needs matplotlib")] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Run recorded load through the decision core: what would have been decided, under which settings?"""
+    from workers.kpa.command import ReplayError, decisions_as_json, replay_files
+    from workers.kpa.report import PLOT_FORMATS, PlotUnavailable, decision_table, draw
+
+    if plot is not None and plot.suffix not in PLOT_FORMATS:
+        err.print(f"--plot {plot}: the name must end in {', '.join(PLOT_FORMATS)}", style="red", markup=False)
+        raise typer.Exit(EXIT_USAGE)
+    try:
+        replayed = replay_files(
+            files,
+            config=config or (),
+            annotations=annotation or (),
+            container_concurrency=container_concurrency,
+            modelled=None if pods is None else pods is PodsFrom.MODEL,
+            ready=ready,
+            lag_s=lag,
+            tick_s=tick,
+            warn=lambda text: err.print(text, style="yellow", markup=False, soft_wrap=True),
+        )
+        if plot is not None:
+            draw(plot, replayed)
+    except (ReplayError, PlotUnavailable, OSError) as error:
+        err.print(str(error), style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(EXIT_USAGE) from error
+    if output is Output.JSON:
+        say_json(decisions_as_json(replayed))
+        return
+    for trace, decisions in replayed:
+        out.print(decision_table(trace.name, decisions, everything=everything))
+
+
+@kpa_commands.command(name="status")
+def kpa_status(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAMESPACE/NAME]", help="one autoscaler in detail; without a namespace: default")
+    ] = "",
+    folder: FolderOption = DEFAULT_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell how autoscalers stand: load, wish, panic, what is wrong. Exit status 1 when the one asked for is unknown."""
+    from tasks.context import make_store
+    from workers.kpa.status import read_kpa_status, render_kpa_status
+
+    namespace, _, short = name.rpartition("/")
+    key = f"{namespace or 'default'}/{short}" if name else ""
+    with problems():
+        settings = running_settings(folder)
+        state = read_kpa_status(make_store(settings), key, shards=settings.autoscaling.shards)
+    if key and not state.autoscalers:
+        err.print(f"{key}: there is no such PodAutoscaler in the cluster view", style="red", markup=False)
+        raise typer.Exit(EXIT_FAILED)
+    if output is Output.JSON:
+        say_json(state)
+    else:
+        out.print(render_kpa_status(state, detailed=bool(key)))
+
+
 @cli.command(name="settings")
 def show_settings(
     markdown: Annotated[bool, typer.Option("--markdown", help="as docs/settings.md")] = False,  # noqa: FBT002

@@ -16,6 +16,7 @@ from wainwright.autoscaling.config import parse_config
 from wainwright.autoscaling.decider import DeciderState, Decision, Verdict, decide
 from wainwright.autoscaling.faults import Fault
 from wainwright.autoscaling.instants import from_unix_ms, unix_ms
+from wainwright.autoscaling.pod_model import PodModel
 from wainwright.autoscaling.spec import DeciderSpec, Reachability, derive_spec
 from wainwright.autoscaling.windows import Windows
 
@@ -134,8 +135,8 @@ def _patched(values: dict[str, str], changes: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in {**values, **changes}.items() if value != UNSET}
 
 
-def replay(trace: Trace) -> Iterator[ReplayedDecision]:
-    """Every decision of the trace, in order.
+def replay(trace: Trace, pods: PodModel | None = None) -> Iterator[ReplayedDecision]:
+    """Every decision of the trace, in order. pods: takes the place of the recorded pod counts, and follows the wishes.
 
     Raises InvalidSettings for faults in the trace's config, ValueError for an event that is none.
     """
@@ -158,8 +159,12 @@ def replay(trace: Trace) -> Iterator[ReplayedDecision]:
                 settings = settings.updated(msgspec.convert(update, SettingsUpdate))
                 spec = settings.spec()
                 windows = windows.fitted(spec)
-            case ["d", t, ready, *_]:
-                decision, state = decide(spec, state, windows, _ready_pods(ready), instant(t))
+            case ["d", t, recorded, *_]:
+                pods = pods.at(t) if pods is not None else None
+                ready = _ready_pods(recorded) if pods is None else pods.ready
+                decision, state = decide(spec, state, windows, ready, instant(t))
+                if pods is not None and decision.desired is not None:
+                    pods = pods.wished(t, decision.desired)
                 since = decision.panic_since_ms
                 yield ReplayedDecision(
                     t=t,
