@@ -126,6 +126,9 @@ class Joiner:
                 claim = msgspec.convert(patched, NodeClaim)
         except (NotFound, Conflict) as error:
             raise ClaimFails("NodeClaimGone", "its NodeClaim was deleted") from error
+        if claim.is_terminating:
+            # Better planned anew than bound to a node that is drained at once.
+            raise ClaimFails("NodeClaimDeleted", "its NodeClaim is being deleted")
         return claim
 
     # The Node ---------------------------------------------------------------------------------------------------------

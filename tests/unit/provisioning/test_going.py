@@ -26,22 +26,8 @@ def the_claim(world):
     return claim
 
 
-def be_a_deployment(world):
-    """Pods that go are made anew under another UID, as a ReplicaSet does."""
-    real = world.kubelets
-
-    def kubelets():
-        real()
-        for name in ("a", "b"):
-            if name not in world.kube.of(PODS):
-                world.pods(name)
-
-    world.kubelets = kubelets
-    world.wanted = ("a", "b")
-
-
 def test_a_deleted_node_claim_is_drained_terminated_and_its_pods_get_a_new_node(running):
-    be_a_deployment(running)
+    running.deployment("a", "b")
     old = the_claim(running)
     running.kube.delete(NODE_CLAIMS, old)
     running.tick()
@@ -54,7 +40,7 @@ def test_a_deleted_node_claim_is_drained_terminated_and_its_pods_get_a_new_node(
 
 
 def test_a_deleted_node_takes_its_claim_along(running):
-    be_a_deployment(running)
+    running.deployment("a", "b")
     old = the_claim(running)
     running.kube.delete(NODES, old)
     running.tick()
@@ -120,7 +106,7 @@ def test_a_pod_that_never_goes_is_given_up_a_minute_after_its_grace(running):
 
 
 def test_an_instance_that_vanished_takes_node_and_claim_along_and_its_pods_come_back(running):
-    be_a_deployment(running)
+    running.deployment("a", "b")
     old = the_claim(running)
     [instance] = running.cloud.list("test")
     running.cloud.interrupt(instance.provider_id)
@@ -139,19 +125,17 @@ def test_a_node_that_is_never_ready_goes_after_fifteen_minutes(world):
     for _ in range(5):
         world.tick(60)
     assert the_claim(world) == old
-    del world.kubelets
-    real, world.kubelets = world.kubelets, lambda: None
     for _ in range(11):
         world.tick(60)
-    world.kubelets = real
-    be_a_deployment(world)
+    del world.kubelets
+    world.deployment("a")
     world.settle()
     assert the_claim(world) != old
     assert [ended is not None for ended in (x.ended_at for x in world.launches())] == [True, False]
 
 
 def test_a_node_object_that_somebody_removed_takes_its_claim_along(running):
-    be_a_deployment(running)
+    running.deployment("a", "b")
     old = the_claim(running)
     running.kube.remove(NODES, old)
     for name in ("a", "b"):
@@ -161,7 +145,7 @@ def test_a_node_object_that_somebody_removed_takes_its_claim_along(running):
 
 
 def test_a_node_claim_that_somebody_forced_away_leaves_nothing_behind(running):
-    be_a_deployment(running)
+    running.deployment("a", "b")
     running.kube.remove(NODE_CLAIMS, the_claim(running))
     running.settle()
     assert sum(launch.ended_at is None for launch in running.launches()) == 1

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.provisioning.crashing import Actor, Killed, Paused
 from tests.unit.provisioning.world import World
 from wainwright.cloud.errors import InsufficientCapacity, RequestRefused
+from wainwright.kube.resources import NODE_CLAIMS, NODE_POOLS, PODS
 from wainwright.scheduling.instance_types import OfferingKey
 
 MOST_CALLS = 40
@@ -258,6 +259,76 @@ def test_a_claim_that_fails_waits_for_the_request_of_one_who_sleeps(a_world, sec
     for _ in range(seconds):
         world.tick()
     paused.finish()
+    world.settle()
+    assert not world.cloud.doubles
+    assert sum(launch.ended_at is None for launch in world.launches()) == 1
+
+
+def user_deletes_the_claim(world, claim):
+    world.deployment("a", "b")
+    if claim in world.kube.of(NODE_CLAIMS):
+        world.kube.delete(NODE_CLAIMS, claim)
+
+
+def user_deletes_a_pod(world, claim):
+    if not world.kube.of(PODS)["a"]["spec"].get("nodeName"):
+        world.kube.remove(PODS, "a", "default")
+
+
+def somebody_binds_a_pod_elsewhere(world, claim):
+    pod = world.kube.of(PODS)["a"]
+    if not pod["spec"].get("nodeName"):
+        world.kube.bind("default", "a", pod["metadata"]["uid"], "elsewhere")
+        world.kube.remove(PODS, "a", "default")
+
+
+def the_node_pool_is_made_anew(world, claim):
+    world.kube.remove(NODE_POOLS, "general")
+    world.node_pool()
+
+
+def the_comparison_runs(world, claim):
+    world.clock.advance(3)
+    world.parts.garbage.collect()
+
+
+def another_watcher_takes_over(world, claim):
+    world.writer = None
+
+
+def upkeep_runs(world, claim):
+    world.sync()
+    world.parts.upkeep.lifecycle()
+
+
+DISTURBANCES = (
+    user_deletes_the_claim,
+    user_deletes_a_pod,
+    somebody_binds_a_pod_elsewhere,
+    the_node_pool_is_made_anew,
+    the_comparison_runs,
+    another_watcher_takes_over,
+    upkeep_runs,
+)
+
+
+@every_call
+@pytest.mark.parametrize("noticed", [False, True])
+@pytest.mark.parametrize("disturb", DISTURBANCES, ids=lambda d: d.__name__)
+def test_what_happens_before_any_call_loses_and_doubles_nothing(a_world, index, disturb, noticed):
+    """noticed: the watcher has seen it before the launcher goes on."""
+    world = a_world()
+    claim = first_claim(world)
+    actor = Actor(world)
+
+    def before(number):
+        if number == index:
+            disturb(world, claim)
+            if noticed:
+                world.sync()
+
+    actor.before = before
+    actor.launch(claim)
     world.settle()
     assert not world.cloud.doubles
     assert sum(launch.ended_at is None for launch in world.launches()) == 1

@@ -162,6 +162,10 @@ class World:
                 },
             )
 
+    def deployment(self, *pod_names):
+        """Pods that are made anew under another UID when they go, as a ReplicaSet does."""
+        self.wanted = pod_names
+
     def flush_all(self):
         self.redis.flushall()
 
@@ -270,6 +274,7 @@ class World:
             on = pod["spec"].get("nodeName")
             if on and pod["metadata"].get("deletionTimestamp") and not self.keeps_pods:
                 self.kube.remove(PODS, name, pod["metadata"]["namespace"])
+        self.pods(*(name for name in self.wanted if name not in self.kube.of(PODS)))
 
     def kube_scheduler(self):
         """Binds what was nominated, once the node is open."""
