@@ -56,7 +56,7 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         "broker_connection_max_retries": None,
         "broker_connection_timeout": 3,
         "broker_transport_options": {
-            "visibility_timeout": 3600,
+            "visibility_timeout": settings.redis.visibility_seconds,
             "health_check_interval": 5,
             "socket_timeout": 10,
             "socket_connect_timeout": 3,

@@ -30,6 +30,10 @@ class RedisSettings(Group):
     broker_url: str = ""
     """Celery's broker; empty: the same Redis. It carries hints only, and may lose them."""
 
+    visibility_seconds: float = Field(3600.0, ge=1)
+    """Celery's visibility timeout: messages that no worker acknowledged within it are delivered again. Ours are
+    acknowledged when they are taken, and doing one twice changes nothing, so no value can do harm."""
+
     prefix: str = Field("wainwright:", pattern=r"^[a-zA-Z0-9._-]+:$")
     """Every key starts with it; several clusters can share one Redis under different prefixes."""
 

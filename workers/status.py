@@ -12,7 +12,6 @@ from rich.text import Text
 from config.celery import QUEUES
 from config.settings import Settings
 from wainwright.batching.store import Store, translated
-from wainwright.kube.view import STALE_SECONDS
 
 RECENT_PLANS = 5
 
@@ -34,11 +33,14 @@ class PlanStatus(msgspec.Struct, kw_only=True):
     claims: int
     unplaced: int
     price: float
+    lower_bound: float
     solve_ms: int
 
 
 class WatchStatus(msgspec.Struct, kw_only=True):
-    """age_seconds: since the watch last showed life; stale: too old to decide on."""
+    """age_seconds: since the watch last showed life; stale: for longer than a live one can be silent
+    (WAINWRIGHT_WATCHER_STALE_SECONDS); from 30 s on nothing is decided on it any more.
+    """
 
     kind: str
     age_seconds: float
@@ -95,7 +97,7 @@ def read_status(store: Store, settings: Settings) -> Status:
         for name in claim_names:
             pipe.hmget(keys.claim(name), "state", "nodepool", "price")
         for plan in plan_ids:
-            pipe.hmget(keys.plan(plan), "created_ms", "pods", "claims", "unplaced", "price", "solve_ms")
+            pipe.hmget(keys.plan(plan), "created_ms", "pods", "claims", "unplaced", "price", "lower_bound", "solve_ms")
         for pool in sorted(names):
             pipe.xlen(keys.pending(pool))
         for tick in ticks:
@@ -125,7 +127,7 @@ def read_status(store: Store, settings: Settings) -> Status:
             WatchStatus(
                 kind=field.removeprefix("progress:"),
                 age_seconds=round((now_ms - int(value)) / 1000, 1),
-                stale=now_ms - int(value) > STALE_SECONDS * 1000,
+                stale=now_ms - int(value) > settings.watcher.stale_seconds * 1000,
             )
             for field, value in sorted(meta.items())
             if field.startswith("progress:")
@@ -142,9 +144,10 @@ def read_status(store: Store, settings: Settings) -> Status:
                 claims=int(made),
                 unplaced=int(left),
                 price=float(price),
+                lower_bound=float(bound or 0),
                 solve_ms=int(took),
             )
-            for plan, (created, pods, made, left, price, took) in zip(plan_ids, plans, strict=True)
+            for plan, (created, pods, made, left, price, bound, took) in zip(plan_ids, plans, strict=True)
             if created is not None
         ],
         pods_waiting=int(waiting),
@@ -178,7 +181,9 @@ def render_status(status: Status) -> RenderableType:
     for pool in status.pools:
         closes = "-" if pool.closes_in_seconds is None else f"{pool.closes_in_seconds:.1f} s"
         pools.add_row(pool.name, str(pool.nodes), f"{pool.price:.3f}", str(pool.pending), closes)
-    plans = Table("plan", "age", "pods", "claims", "left", "$/h", "solve", title="last plans", title_justify="left")
+    plans = Table(
+        "plan", "age", "pods", "claims", "left", "$/h", "gap", "solve", title="last plans", title_justify="left"
+    )
     for plan in status.plans:
         plans.add_row(
             plan.id,
@@ -187,6 +192,7 @@ def render_status(status: Status) -> RenderableType:
             str(plan.claims),
             str(plan.unplaced),
             f"{plan.price:.3f}",
+            f"{plan.price / plan.lower_bound - 1:.1%}" if plan.lower_bound else "-",
             f"{plan.solve_ms} ms",
         )
     pods = f"pods: {status.pods_waiting} waiting, {status.pods_planned} planned, {status.pods_retrying} to be retried"
