@@ -71,12 +71,19 @@ class Item(NamedTuple):
         return _source(self.document)
 
     def typed(self, as_type: type[T], findings: Findings) -> T | None:
-        """The object as a struct; None, and a fault, where a value (a time, mostly) cannot be read."""
+        """The object as a struct; None, and a fault, where a value is missing or cannot be read."""
+        return self.part(self.content, as_type, findings)
+
+    def part(self, content: object, as_type: type[T], findings: Findings, path: str = "") -> T | None:
+        """The same for a part of it. path: where the part stands."""
         try:
-            return msgspec.convert(self.content, as_type)
+            return msgspec.convert(content, as_type)
         except msgspec.ValidationError as error:
-            message, _, path = str(error).partition(" - at `$.")
-            findings.fault(self.document.fault(message, field=path.rstrip("`")))
+            message, _, place = str(error).removesuffix("`").partition(" - at `$")
+            field = f"{path}{place}".removeprefix(".")
+            findings.fault(
+                self.document.fault(_lowered(message.removeprefix("Object ")).replace("`", "'"), field=field)
+            )
             return None
 
     @property

@@ -13,7 +13,7 @@ import msgspec
 
 from wainwright.api.daemonsets import DaemonSet
 from wainwright.api.meta import ObjectMeta, OwnerReference
-from wainwright.api.pods import Pod, PodSpec
+from wainwright.api.pods import PersistentVolumeClaimSource, Pod, PodSpec, Volume
 from wainwright.api.volumes import PersistentVolumeClaim
 from workers.plan.admission import Admission
 from workers.plan.doubts import doubts
@@ -113,7 +113,7 @@ class _Gathering:
         elif pod.is_terminating:
             left_out["being deleted"] += 1
         else:
-            self._doubt(pod, f"Pod {pod.key}")
+            self._doubt(pod, f"Pod {pod.metadata.name if pod.metadata.namespace == 'default' else pod.key}")
             made = pod.metadata.creation_timestamp or self._next_moment()
             meta = msgspec.structs.replace(pod.metadata, creation_timestamp=made)
             self._force.pending.append(msgspec.structs.replace(pod, metadata=meta))
@@ -153,9 +153,11 @@ class _Gathering:
         self._admission.admit(template.setdefault("spec", {}), item.namespace, item.text)
         if not missing:
             return
-        made = list(self._pods(item, template, missing))
-        if made:
-            self._doubt(made[0], item.text)
+        spec = item.part(template["spec"], PodSpec, self._findings, "spec.template.spec")
+        if spec is None:
+            return
+        made = list(self._pods(item, template, spec, missing))
+        self._doubt(made[0], item.text)
         self._force.pending += made
 
     def _replicas(self, item: Item) -> int:
@@ -177,8 +179,7 @@ class _Gathering:
             self._findings.warn(f"{item.text}: {parallel} of its {left} pods run at a time; those are planned")
         return min(parallel, left)
 
-    def _pods(self, item: Item, template: dict[str, Any], count: int) -> Iterator[Pod]:
-        spec = msgspec.convert(template["spec"], PodSpec)
+    def _pods(self, item: Item, template: dict[str, Any], spec: PodSpec, count: int) -> Iterator[Pod]:
         meta = template.get("metadata", {})
         labels = {**meta.get("labels", {}), **_added_labels(item, template)}
         owner = OwnerReference(
@@ -188,6 +189,7 @@ class _Gathering:
             uid=item.content["metadata"]["uid"],
             controller=True,
         )
+        claims = self._claim_templates(item) if item.kind == "StatefulSet" else []
         for number in self._numbers(item, count):
             name = f"{item.name}-{number}"
             yield Pod(
@@ -200,7 +202,7 @@ class _Gathering:
                     owner_references=(owner,),
                     creation_timestamp=self._next_moment(),
                 ),
-                spec=self._with_claims(item, spec, name),
+                spec=self._with_claims(item, spec, claims, name) if claims else spec,
             )
 
     def _numbers(self, item: Item, count: int) -> Iterator[int]:
@@ -213,19 +215,29 @@ class _Gathering:
                 yield number
             number += 1
 
-    def _with_claims(self, item: Item, spec: PodSpec, pod: str) -> PodSpec:
-        templates = item.content["spec"].get("volumeClaimTemplates", ())
-        if item.kind != "StatefulSet" or not templates:
-            return spec
-        volumes = {volume["name"]: volume for volume in msgspec.to_builtins(spec.volumes)}
+    def _claim_templates(self, item: Item) -> list[PersistentVolumeClaim]:
+        """Of a StatefulSet; those without a name are faults, and its pods are planned without them."""
+        found = []
+        for index, raw in enumerate(item.content["spec"].get("volumeClaimTemplates", ())):
+            path = f"spec.volumeClaimTemplates[{index}]"
+            claim = item.part(raw, PersistentVolumeClaim, self._findings, path)
+            if claim is not None and claim.metadata.name:
+                found.append(claim)
+            elif claim is not None:
+                self._findings.fault(item.document.fault("is required", field=f"{path}.metadata.name"))
+        return found
+
+    def _with_claims(self, item: Item, spec: PodSpec, templates: Iterable[PersistentVolumeClaim], pod: str) -> PodSpec:
+        """The spec of one pod of a StatefulSet: its claims take the place of volumes of their name."""
+        volumes = {volume.name: volume for volume in spec.volumes}
         for template in templates:
-            name = template["metadata"]["name"]
-            claim = f"{name}-{pod}"
-            volumes[name] = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+            claim = f"{template.metadata.name}-{pod}"
+            source = PersistentVolumeClaimSource(claim_name=claim)
+            volumes[template.metadata.name] = Volume(name=template.metadata.name, persistent_volume_claim=source)
             if self._manifests.find("PersistentVolumeClaim", item.namespace, claim) is None:
-                content = {**template, "metadata": {"name": claim, "namespace": item.namespace}}
-                self._force.claims.append(msgspec.convert(content, PersistentVolumeClaim))
-        return msgspec.convert({**msgspec.to_builtins(spec), "volumes": list(volumes.values())}, PodSpec)
+                meta = ObjectMeta(name=claim, namespace=item.namespace)
+                self._force.claims.append(msgspec.structs.replace(template, metadata=meta))
+        return msgspec.structs.replace(spec, volumes=tuple(volumes.values()))
 
 
 def _added_labels(item: Item, template: dict[str, Any]) -> dict[str, str]:
