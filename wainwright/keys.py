@@ -155,7 +155,7 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "plan:<id>",
         "hash",
         "record",
-        "A plan: created_ms, batches, plan (JSON), input (key of its input), price, lower_bound, pods, claims, "
+        "A plan: created_ms, batches, plan (JSON), input (key of its input), price, worst_price, lower_bound, pods, claims, "
         "unplaced, take_ms, read_ms, decode_ms, prepare_ms, solve_ms, fence, catalogs. Kept a day",
         "HGETALL {}plan:<id>",
     ),

@@ -169,6 +169,7 @@ def record_payload(
         "batches": msgspec.json.encode(list(batches)).decode(),
         "plan": msgspec.json.encode(plan).decode(),
         "price": f"{plan.price:.6g}",
+        "worst_price": f"{plan.worst_price:.6g}",
         "lower_bound": f"{plan.lower_bound:.6g}",
         "pods": str(len(items)),
         "claims": str(len(plan.claims)),

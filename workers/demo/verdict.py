@@ -18,7 +18,7 @@ from wainwright.api.pods import Pod
 from wainwright.batching.store import Store, translated
 from wainwright.kube.client import KubeClient
 from wainwright.kube.resources import NODE_CLAIMS, PODS
-from wainwright.provisioning.solving import replay
+from wainwright.provisioning.solving import Replay, replay
 from workers.demo.observer import Observer
 
 
@@ -54,7 +54,9 @@ class Verdict(msgspec.Struct, kw_only=True):
     not_placed: dict[str, str]
     launches: int
     restarts: dict[str, int]
-    replayed_plan: str
+    largest_plan: str
+    largest_plan_price: float
+    largest_plan_lower_bound: float
     replay_same: bool
     faults: list[str]
 
@@ -123,8 +125,8 @@ def judge(
     for name, why in not_placed.items():
         if not why:
             faults.append(f"{name} was not placed and no reason is recorded")
-    plan, same = _replay(store)
-    if plan and not same:
+    plan, again = _replay(store)
+    if again is not None and not again.is_same:
         faults.append(f"plan {plan} solved again from its recorded input came out differently")
     waits = sorted(
         seen.bound_at - seen.pending_at
@@ -143,8 +145,10 @@ def judge(
         not_placed=not_placed,
         launches=int(record["launches"] if isinstance(record["launches"], int) else len(record["launches"])),
         restarts={name: count for name, count in restarts.items() if count},
-        replayed_plan=plan,
-        replay_same=same,
+        largest_plan=plan,
+        largest_plan_price=0.0 if again is None else again.recorded.price,
+        largest_plan_lower_bound=0.0 if again is None else again.recorded.lower_bound,
+        replay_same=again is not None and again.is_same,
         faults=faults,
     )
 
@@ -191,7 +195,7 @@ def _not_placed(store: Store, pods: Sequence[Pod]) -> dict[str, str]:
     return found
 
 
-def _replay(store: Store) -> tuple[str, bool]:
+def _replay(store: Store) -> tuple[str, Replay | None]:
     """The largest plan still kept, solved again."""
     with translated():
         redis: Any = store.redis
@@ -200,8 +204,15 @@ def _replay(store: Store) -> tuple[str, bool]:
     for _, plan in sorted(zip(sizes, plans, strict=True), reverse=True):
         again = replay(store, plan)
         if again is not None:
-            return plan, again.is_same
-    return "", False
+            return plan, again
+    return "", None
+
+
+def _about_largest_plan(verdict: Verdict) -> str:
+    price, bound = verdict.largest_plan_price, verdict.largest_plan_lower_bound
+    proof = f"no plan for its pods can cost less than {bound:.3f}: gap {price / bound - 1:.1%}" if bound else "no bound"
+    same = "the same" if verdict.replay_same else "DIFFERENT"
+    return f"largest plan {verdict.largest_plan}: {price:.3f} $/h; {proof}; solved again: {same}"
 
 
 def render_verdict(verdict: Verdict) -> RenderableType:
@@ -219,7 +230,7 @@ def render_verdict(verdict: Verdict) -> RenderableType:
     lines = [
         Text(f"pending to bound: p50 {verdict.bound_p50_seconds:.2f} s, p99 {verdict.bound_p99_seconds:.2f} s"),
         Text(f"launches: {verdict.launches}; processes killed and restarted: {verdict.restarts or 'none'}"),
-        Text(f"plan {verdict.replayed_plan} solved again: {'the same' if verdict.replay_same else 'DIFFERENT'}"),
+        Text(_about_largest_plan(verdict)),
     ]
     parts: list[RenderableType] = [nodes, batches, *lines]
     if verdict.not_placed:
