@@ -8,6 +8,7 @@ ORDER = (
     "test_cli",
     "test_redis_keys",
     "test_bad_input",
+    "test_autoscaling",
     "test_field_same_pod",
     "test_takeover",
     "test_field_redis_emptied",
