@@ -101,7 +101,7 @@ def make_output(given: PlanInput, plan: Plan) -> Output:
             lower_bound_price=bound,
             price_over_bound=round(plan.price / bound, 6) if bound else None,
         ),
-        worst_price=worst_price(plan),
+        worst_price=float(plan.worst_price),
         lower_bound=bound,
         gap=gap(plan),
         complete=plan.complete,
@@ -131,11 +131,6 @@ def dearest(claim: PlannedClaim) -> Option:
     return max(claim.options, key=lambda option: option.price)
 
 
-def worst_price(plan: Plan) -> float:
-    """US dollars an hour when every claim is launched in its dearest way."""
-    return round(sum((dearest(claim).price for claim in plan.claims), start=0.0), 9)
-
-
 def lower_bound(plan: Plan) -> float | None:
     """US dollars an hour; None where the solver proved none."""
     return plan.lower_bound if plan.lower_bound > 0 or not plan.price else None
@@ -145,7 +140,7 @@ def gap(plan: Plan) -> float | None:
     """How far above the lower bound the price is, as a share of the bound; None: not known."""
     if not plan.price:
         return 0.0
-    return round(plan.price / plan.lower_bound - 1, 6) if plan.lower_bound > 0 else None
+    return round(plan.gap, 6) if plan.lower_bound > 0 else None
 
 
 def reasons_text(left: Unplaced) -> str:
