@@ -13,6 +13,7 @@ ORDER = (
     "test_takeover",
     "test_field_redis_emptied",
     "test_field_silent_watch",
+    "test_takeover_launch",
     "test_field_redelivery",
     "test_demo",
     "test_compose",

@@ -3,6 +3,7 @@
 Everything a test waits for is bounded: `System.wait` restarts what died (as `wainwright up` does) while it waits.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -36,6 +37,9 @@ QUICK = {
     "WAINWRIGHT_STACK_LAUNCH_DELAY_SECONDS": "0.05",
     "WAINWRIGHT_BATCHING_IDLE_SECONDS": "0.4",
     "WAINWRIGHT_BATCHING_MAX_SECONDS": "3",
+    "WAINWRIGHT_WATCHER_WATCH_SECONDS": "3",
+    "WAINWRIGHT_WATCHER_STALE_SECONDS": "6",
+    "WAINWRIGHT_WATCHER_RESYNC_SECONDS": "5",
     "WAINWRIGHT_LOG_FORMAT": "json",
 }
 """Settings under which little time is spent waiting for what is simulated."""
@@ -219,6 +223,15 @@ class System:
 
     def environment(self):
         return self.stack.environment()
+
+    def cpu_seconds(self):
+        """Processor time that all processes of the stack have used so far."""
+        ticks = 0
+        for pid in processes_of(self.folder):
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def cli(self, *arguments, seconds=20, **environment):
         """`wainwright ARGUMENTS`, run to its end."""
