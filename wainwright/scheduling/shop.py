@@ -120,15 +120,23 @@ class Shop:
             times = min(repeat, bins.affordable(option), -(-int(bins.left[lot.index]) // count))
             times = min(times, 1) if lot.host.beside else times
             opened = 0
+            pattern: dict[int, int] = {}
             for _ in range(max(times, 0)):
                 if not bins.left[lot.index]:
                     break
                 index = bins.new_bin(option)
+                if pattern and all(bins.left[number] >= wanted for number, wanted in pattern.items()):
+                    # The same again: what the last bin was filled with is there once more.
+                    for number, wanted in pattern.items():
+                        bins.put(index, bins.lots[number], wanted)
+                    opened += 1
+                    continue
                 if not bins.put(index, lot, min(count, int(bins.left[lot.index]))):
                     bins.drop_last()
                     break
                 opened += 1
                 self._fill(index, column)
+                pattern = bins.bins[index]
             if opened:
                 return True
         return False

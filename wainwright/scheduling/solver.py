@@ -101,7 +101,6 @@ def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> N
                 if batch not in waiting and not batch.waits_for_reserved:
                     waiting.append(batch)
             packer.left[lot.index] = 0
-        allocation.failed = [batch for batch in allocation.failed if batch not in waiting]
     if any(batch.pods for batch in batches):
         _level(allocation, packer, batches)
 
