@@ -23,6 +23,8 @@ STEERING = "agreement.wainwright.dev/node"
 """Taint with a value of its own on every node. Taints do not change what a spread counts, other than node affinity."""
 GIVE_UP_SECONDS = 8.0
 """Nothing bound for this long: the scheduler has looked at each pod again meanwhile, more than once."""
+STUCK_SECONDS = 3.0
+"""As long as the scheduler's longest back-off, and a second."""
 MARK = {"agreement": "staged"}
 
 
@@ -42,12 +44,24 @@ def wire(resource):
     return msgspec.json.decode(msgspec.json.encode(resource))
 
 
+def completed(spec):
+    """The pod spec with what the API wants to be said, though it is our structs' default."""
+    for spread in spec.get("topologySpreadConstraints", ()):
+        spread.setdefault("maxSkew", 1)
+        spread.setdefault("whenUnsatisfiable", "DoNotSchedule")
+    for kind in spec.get("affinity", {}).values():
+        for preferred in kind.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+            preferred.setdefault("weight", 1)
+    return spec
+
+
 class Staging:
     """One stage at a time. api: raw HTTP as an administrator."""
 
     def __init__(self, api):
         self._api = api
         self._number = 0
+        self._labels = {}
         for name, labels in NAMESPACES.items():
             own = {key: value for key, value in labels.items() if key != "kubernetes.io/metadata.name"}
             answer = api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": own}})
@@ -102,7 +116,7 @@ class Staging:
 
     def _node(self, name, labels, taints, allocatable, accepts):
         full = f"s{self._number}-{name}"
-        labels = {**labels, **MARK, names.HOSTNAME_LABEL: full}
+        labels = self._labels[full] = {**labels, **MARK, names.HOSTNAME_LABEL: full}
         taints = [*wire(taints), {"key": STEERING, "value": full, "effect": "NoSchedule"}]
         spec = {"taints": taints, "unschedulable": not accepts}
         self._must("POST", NODES, {"metadata": {"name": full, "labels": labels}, "spec": spec})
@@ -121,7 +135,7 @@ class Staging:
         for field in ("uid", "creationTimestamp"):
             body["metadata"].pop(field, None)
         body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), **MARK}
-        spec = body["spec"] = {**body["spec"], **changes}
+        spec = body["spec"] = completed({**body["spec"], **changes})
         spec.pop("nodeName", None)
         for container in [*spec["containers"], *spec.get("initContainers", ())]:
             container["image"] = "registry.k8s.io/pause:3.10"
@@ -181,12 +195,15 @@ class Staging:
     # Asking -----------------------------------------------------------------------------------------------------------
 
     def ask(self, stage, pods):
-        """Has every planned pod bound to its planned node by kube-scheduler. Raises Refused."""
+        """Has every planned pod bound to its planned node by kube-scheduler. Raises Refused.
+
+        A plan is sound when *some* order of its pods is (a spread judges who comes, not who came before), so a pod is
+        held back while it would spoil the spread of one that is not bound yet.
+        """
         asked = [pod for pod in pods if pod.uid in stage.nodes]
         self.provide_volumes(stage.snapshot, asked)
-        for pod in asked:
-            self._pod(pod, **steered(pod, stage.nodes[pod.uid]))
         wanted = {pod.key: stage.nodes[pod.uid] for pod in asked}
+        waiting, unbound = list(asked), list(asked)
         count, moved = -1, time.monotonic()
         while True:
             found = self._staged_pods()
@@ -195,12 +212,36 @@ class Staging:
                 return
             astray = {key: node for key, node in bound.items() if node != wanted[key]}
             assert not astray, f"bound elsewhere: {astray}"
+            unbound = [pod for pod in unbound if pod.key not in bound]
+            idle = time.monotonic() - moved
             if len(bound) != count:
                 count, moved = len(bound), time.monotonic()
-            if time.monotonic() > moved + GIVE_UP_SECONDS:
-                lines = [f"{key} on {wanted[key]}: {told(found[key])}" for key in wanted if key not in bound]
+            elif idle > GIVE_UP_SECONDS:
+                lines = [f"{key} on {wanted[key]}: {told(found.get(key))}" for key in wanted if key not in bound]
                 raise Refused("\n".join([f"{len(lines)} of {len(wanted)} pods refused", *lines]))
+            free = [pod for pod in waiting if not any(self._spoils(stage, pod, other) for other in unbound)]
+            if not free and waiting and (len(waiting) == len(unbound) or idle > STUCK_SECONDS):
+                # They wait for each other, or what is left waits for them.
+                free, moved = waiting[:1], time.monotonic()
+            for pod in free:
+                self._pod(pod, **steered(pod, stage.nodes[pod.uid]))
+                waiting.remove(pod)
             time.sleep(0.05)
+
+    def _spoils(self, stage, pod, other):
+        """Does `pod`, once it is bound, count against a spread of `other` where that one is to go?"""
+        if pod.uid == other.uid or pod.metadata.namespace != other.metadata.namespace:
+            return False
+        theirs, labels = wire(other.spec).get("topologySpreadConstraints", ()), pod.metadata.labels
+        own = wire(pod.spec).get("topologySpreadConstraints", ())
+        here, there = self._labels[stage.nodes[pod.uid]], self._labels[stage.nodes[other.uid]]
+        return any(
+            spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
+            and here.get(spread["topologyKey"]) == there.get(spread["topologyKey"])
+            and selects(spread.get("labelSelector", {}), labels)
+            and spread not in own
+            for spread in theirs
+        )
 
     def _staged_pods(self):
         found = {}
@@ -259,12 +300,28 @@ def steered(pod, node):
     return {**changes, "affinity": {**affinity, "nodeAffinity": of_nodes}}
 
 
+def selects(selector, labels):
+    """A label selector, over a pod's labels."""
+    tests = {
+        "In": lambda value, values: value in values,
+        "NotIn": lambda value, values: value not in values,
+        "Exists": lambda value, values: value is not None,
+        "DoesNotExist": lambda value, values: value is None,
+    }
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()) and all(
+        tests[each["operator"]](labels.get(each["key"]), each.get("values", ()))
+        for each in selector.get("matchExpressions", ())
+    )
+
+
 def is_bound(pod):
     return bool(pod["spec"].get("nodeName"))
 
 
 def told(pod):
-    """What kube-scheduler says about an unbound pod; empty: nothing yet."""
+    """What kube-scheduler says about an unbound pod; empty: nothing yet. pod: None for one that was held back."""
+    if pod is None:
+        return "(held back: others came first)"
     conditions = pod["status"].get("conditions", ())
     return next(
         (c.get("message", "") for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), ""

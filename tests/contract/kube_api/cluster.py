@@ -181,18 +181,6 @@ def is_gone(answer):
     return (status.get("code"), status.get("reason")) == (410, "Expired")
 
 
-def settle(api, path):
-    """Waits until a watch of a new custom resource lasts: the real server sets its storage up twice, and ends the
-    watches of the first one.
-    """
-    for _ in range(10):
-        begun = time.monotonic()
-        list(api.watch(path, seconds=1))
-        if time.monotonic() - begun > 0.9:
-            return
-    raise AssertionError(f"watches of {path} do not last")
-
-
 def a_config_map(name, labels=None, **data):
     metadata = {"name": name, **({"labels": labels} if labels else {})}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

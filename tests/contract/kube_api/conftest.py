@@ -75,6 +75,20 @@ def node(api, unique):
     api.delete(f"/api/v1/nodes/{unique}")
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def defined(api, group, **options):
+    """Creates a definition in the group and waits until it is served."""
+    definition = a_definition(group, **options)
+    answer = api.post(DEFINITIONS, definition)
+    assert answer.status == 201, answer.body
+    deadline = time.monotonic() + 5
+    while api.get(f"/apis/{group}/v1/{definition['spec']['names']['plural']}").status != 200:
+        assert time.monotonic() < deadline, "the resource is not served"
+    return definition["metadata"]["name"]
+
+
 @pytest.fixture
 def define(api, unique):
     """define(**options of a_definition): creates a definition in a group of its own, gives the path of its group."""
@@ -82,29 +96,42 @@ def define(api, unique):
     created = []
 
     def make(**options):
-        definition = a_definition(group, **options)
-        answer = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        assert answer.status == 201, answer.body
-        created.append(definition["metadata"]["name"])
-        deadline = time.monotonic() + 5
-        while api.get(f"/apis/{group}/v1/{definition['spec']['names']['plural']}").status != 200:
-            assert time.monotonic() < deadline, "the resource is not served"
+        created.append(defined(api, group, **options))
         return f"/apis/{group}/v1"
 
     yield make
     for name in created:
-        api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+        api.delete(f"{DEFINITIONS}/{name}")
+
+
+@pytest.fixture(scope="session")
+def lasting(api):
+    """As `define`, but tests with the same options share one definition: the real server waits two seconds before the
+    first object of a new one.
+    """
+    groups, created = {}, []
+
+    def make(**options):
+        key = repr(sorted(options.items()))
+        if key not in groups:
+            groups[key] = f"l{next(_numbers)}-{time.time_ns() % 10**9}.example.com"
+            created.append(defined(api, groups[key], **options))
+        return f"/apis/{groups[key]}/v1"
+
+    yield make
+    for name in created:
+        api.delete(f"{DEFINITIONS}/{name}")
 
 
 @pytest.fixture
-def widgets(define, namespace):
+def widgets(lasting, namespace):
     """Path of a namespaced custom resource with status and scale, and any fields in spec and status."""
     paths = {
         "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector",
     }
-    root = define(subresources={"status": {}, "scale": paths})
+    root = lasting(subresources={"status": {}, "scale": paths})
     return f"{root}/namespaces/{namespace}/widgets"
 
 

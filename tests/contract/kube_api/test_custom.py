@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.contract.kube_api.cluster import settle
-
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA = {
     "type": "object",
@@ -42,8 +40,8 @@ SCHEMA = {
 
 
 @pytest.fixture
-def things(define, namespace):
-    return f"{define(schema=SCHEMA, subresources={'status': {}})}/namespaces/{namespace}/widgets"
+def things(lasting, namespace):
+    return f"{lasting(schema=SCHEMA, subresources={'status': {}})}/namespaces/{namespace}/widgets"
 
 
 @pytest.fixture
@@ -78,7 +76,6 @@ def test_deleting_a_definition_deletes_what_it_defines(api, define, namespace):
     path = f"{root}/namespaces/{namespace}/widgets"
     group_version = root.removeprefix("/apis/")
     api.post(path, {"apiVersion": group_version, "kind": "Widget", "metadata": {"name": "a"}})
-    settle(api, path)
     watch = api.watch(path, seconds=5)
     assert next(watch)[0] == "ADDED"
     api.delete(f"{DEFINITIONS}/widgets.{group_version.split('/')[0]}")
@@ -186,9 +183,8 @@ def test_put_needs_a_version(api, things, thing):
 
 
 def test_watch(api, things, thing):
-    settle(api, things)
     version = api.get(things).body["metadata"]["resourceVersion"]
-    watch = api.watch(things, resourceVersion=version)
+    watch = api.watch(things, seconds=5, resourceVersion=version)
     api.post(things, thing())
     api.patch(f"{things}/a", {"spec": {"size": 4}})
     api.delete(f"{things}/a")

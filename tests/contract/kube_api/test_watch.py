@@ -107,9 +107,10 @@ def test_initial_events_need_their_parameters(api, pods):
     assert api.get(pods, watch="true", sendInitialEvents="true").status == 422
 
 
-def test_a_version_that_is_too_old(api, config_maps):
-    api.post(config_maps, a_config_map("a"))
-    answer = api.get(config_maps, watch="true", resourceVersion="1", timeoutSeconds=1)
+def test_a_version_that_is_too_old(api, widgets, widget):
+    """Of a resource that is younger than the server: what a new server was told first, it still has."""
+    api.post(widgets, widget("a"))
+    answer = api.get(widgets, watch="true", resourceVersion="1", timeoutSeconds=1)
     assert is_gone(answer)
     assert "too old resource version" in json.dumps(answer.body)
 
