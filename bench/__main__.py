@@ -19,7 +19,7 @@ from bench.figures import Figure, Result, Run, fill, machine, printed, shown
 from bench.processes import busy_share
 from wainwright.clock import SystemClock
 
-ORDER = ("batching", "solve_record", "latency", "takeover", "scale", "packing", "embedded_cluster")
+ORDER = ("batching", "autoscaling", "solve_record", "latency", "takeover", "scale", "packing", "embedded_cluster")
 """In which they run; those whose module is not there are left out."""
 RESULTS = Path(".bench/results.json")
 PAGE = Path("docs/performance.md")

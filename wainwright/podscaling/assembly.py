@@ -86,9 +86,7 @@ class PodScaling:
         """Reads the sources of a shard. wake: is told autoscalers at zero that have load."""
         roster, _ = self.decider.roster()
         chosen = [
-            one
-            for one in roster.shard(shard)
-            if one.is_ours_to_scale and any(source.type != "push" for source in one.sources.values())
+            one for one in roster.shard(shard).working if any(source.type != "push" for source in one.sources.values())
         ]
         if not chosen:
             return ""

@@ -6,12 +6,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
 
 from wainwright.api.podautoscalers import SOURCE_TYPES, MetricSource, PodAutoscaler
 from wainwright.autoscaling.annotations import parse_annotations
+from wainwright.autoscaling.arrays import SpecArrays
 from wainwright.autoscaling.config import KPA_CLASS, AutoscalerConfig
 from wainwright.autoscaling.faults import Fault
 from wainwright.autoscaling.scale import ScalePolicy, derive_scale_policy
@@ -167,16 +169,30 @@ class Roster:
 
     def __init__(self, autoscalers: Sequence[Autoscaler], shards: int) -> None:
         self.by_key = {one.key: one for one in sorted(autoscalers, key=lambda one: one.key)}
-        self._shards: list[list[Autoscaler]] = [[] for _ in range(shards)]
+        by_shard: list[list[Autoscaler]] = [[] for _ in range(shards)]
         for one in self.by_key.values():
-            self._shards[one.shard].append(one)
+            by_shard[one.shard].append(one)
+        self._shards = [Chosen(one) for one in by_shard]
 
-    def shard(self, number: int) -> Sequence[Autoscaler]:
+    def shard(self, number: int) -> Chosen:
         return self._shards[number]
 
-    def named(self, keys: Iterable[str]) -> list[Autoscaler]:
+    def named(self, keys: Iterable[str]) -> Chosen:
         """Those that exist."""
-        return [self.by_key[key] for key in dict.fromkeys(keys) if key in self.by_key]
+        return Chosen([self.by_key[key] for key in dict.fromkeys(keys) if key in self.by_key])
+
+
+class Chosen:
+    """Autoscalers that are decided together. working: those that can work; aside: the others."""
+
+    def __init__(self, autoscalers: Sequence[Autoscaler]) -> None:
+        self.working = [one for one in autoscalers if one.is_ours_to_scale]
+        self.aside = [one for one in autoscalers if not one.is_ours_to_scale]
+
+    @cached_property
+    def specs(self) -> SpecArrays:
+        """Of the working ones, in their order."""
+        return SpecArrays.of([one.spec for one in self.working])
 
 
 class RosterCache:

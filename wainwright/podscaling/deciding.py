@@ -6,25 +6,27 @@ the Redis server's clock; what somebody decided meanwhile is not overwritten.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
-from wainwright.autoscaling.arrays import decide_shard
+from wainwright.autoscaling.arrays import UNKNOWN_READY, StateArrays, decide_arrays
 from wainwright.autoscaling.config import AutoscalerConfig
 from wainwright.autoscaling.decider import SCALE_UNKNOWN, DeciderState, Decision, Verdict
 from wainwright.autoscaling.instants import from_unix_ms, unix_ms, unix_second
-from wainwright.autoscaling.windows import Windows
+from wainwright.autoscaling.window_arrays import WindowArrays
 from wainwright.batching.store import Argument, Store, translated
 from wainwright.kube.resources import POD_AUTOSCALERS
 from wainwright.kube.view import check_view
-from wainwright.podscaling.autoscalers import Autoscaler, Roster, RosterCache, TargetKey
+from wainwright.podscaling.autoscalers import Autoscaler, Chosen, Roster, RosterCache, TargetKey
 from wainwright.podscaling.dynamic_config import decode_config
 from wainwright.podscaling.folding import folded, missing, together
-from wainwright.podscaling.records import Record, decode_record, encode_record
+from wainwright.podscaling.records import LastDecision, Record, SourceRecord, decode_record, encode_record
 from wainwright.podscaling.samples import Sample, decode_samples
 from wainwright.podscaling.targets import VIEWED, TargetFacts, viewed_facts
 
@@ -35,7 +37,10 @@ would. Samples that are newer count all the same.
 """
 CLOCK_TOLERANCE_MS: Final = 10_000
 """A clock that went back by more is not waited for: the windows start anew."""
-_FIRST: Final = "0-0"
+EntryId = tuple[int, int]
+"""Of a stream entry: milliseconds and number, so that ids compare as the server compares them."""
+FIRST: Final[EntryId] = (0, 0)
+_DECIDED: Final = re.compile(rb'^\{"decided_ms":(\d+)')
 _VIEW: Final = POD_AUTOSCALERS.plural
 
 
@@ -72,11 +77,26 @@ class Pass(NamedTuple):
 
 
 class _Read(NamedTuple):
+    """What one pass has read. records: None where there is none, or none that can be read; expected: decided_ms that
+    stands in Redis, empty for none. inboxes: by shard, oldest entry first.
+    """
+
     now: datetime
     records: list[Record | None]
+    expected: list[str]
     specs: list[bytes | None]
     facts: dict[TargetKey, TargetFacts]
-    inboxes: dict[int, list[tuple[str, list[Sample]]]]
+    inboxes: dict[int, list[tuple[EntryId, list[Sample]]]]
+
+
+class _Begun(NamedTuple):
+    """Where a decision goes on from. back_ms: by how much the clock is behind the record."""
+
+    uid: str
+    folded: EntryId
+    state: DeciderState
+    sources: dict[str, SourceRecord]
+    back_ms: int = 0
 
 
 class ShardDecider:
@@ -120,8 +140,7 @@ class ShardDecider:
     def decide(self, shard: int) -> Pass:
         """All of a shard. Raises ViewNotReady, StoreUnavailable."""
         roster, config = self.roster()
-        chosen = roster.shard(shard)
-        return self._decide(chosen, config, trims=shard)
+        return self._decide(roster.shard(shard), config, trims=shard)
 
     def decide_keys(self, keys: Iterable[str]) -> Pass:
         """Some autoscalers of any shards, at once; those that do not exist are left out. Raises as `decide`."""
@@ -141,20 +160,21 @@ class ShardDecider:
     def look(self, keys: Iterable[str]) -> Pass:
         """What was decided last, with targets as they are now: nothing is decided or written. Raises as `decide`."""
         roster, config = self.roster()
-        chosen, aside = _working(roster.named(keys))
-        read = self._read(chosen)
+        chosen = roster.named(keys)
+        read = self._read(chosen.working)
+        second = unix_second(read.now)
         found = [
             Decided(
                 one,
                 read.facts[one.target],
                 record,
-                record.last,
-                missing(record.sources, one.sources, unix_second(read.now)),
+                record.last.with_state(record.state),
+                missing(record.sources, one.sources, second),
             )
-            for one, record in zip(chosen, read.records, strict=True)
+            for one, record in zip(chosen.working, read.records, strict=True)
             if record is not None and record.last is not None and record.uid == one.uid
         ]
-        return Pass(read.now, config, found, aside)
+        return Pass(read.now, config, found, chosen.aside)
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
@@ -184,117 +204,130 @@ class ShardDecider:
         for targets in viewed.values():
             for target, text in zip(targets, answers.pop(0), strict=True):
                 facts[target] = viewed_facts(text, target)
-        records = [decode_record(text) for text in answers.pop(0)] if chosen else []
+        texts = answers.pop(0) if chosen else []
+        records = [decode_record(text) for text in texts]
+        expected = [_decided_ms(text, record) for text, record in zip(texts, records, strict=True)]
         specs = answers.pop(0) if chosen else []
         inboxes = {shard: [_entry(*entry) for entry in answers.pop(0)] for shard in shards}
         now_ms = int(seconds) * 1000 + int(micros) // 1000
-        return _Read(from_unix_ms(now_ms), records, specs, facts, inboxes)
+        return _Read(from_unix_ms(now_ms), records, expected, specs, facts, inboxes)
 
     # Deciding ---------------------------------------------------------------------------------------------------------
 
-    def _decide(self, wanted: Sequence[Autoscaler], config: AutoscalerConfig, trims: int | None = None) -> Pass:
-        chosen, aside = _working(wanted)
-        read = self._read(chosen)
+    def _decide(self, chosen: Chosen, config: AutoscalerConfig, trims: int | None = None) -> Pass:
+        """trims: the shard that is decided as a whole, whose inbox is emptied by it."""
+        working = chosen.working
+        if not working:
+            return Pass(self._now(), config, [], chosen.aside)
+        read = self._read(working)
         as_of = read.now - LAG
         second = unix_second(read.now)
-        by_key: dict[str, list[tuple[str, Sample]]] = {one.key: [] for one in chosen}
-        for entries in read.inboxes.values():
-            for entry, samples in entries:
-                for sample in samples:
-                    if sample.key in by_key:
-                        by_key[sample.key].append((entry, sample))
-        newest = {shard: entries[-1][0] if entries else _FIRST for shard, entries in read.inboxes.items()}
-
-        before: list[Record] = []
-        windows: list[Windows] = []
-        backs: list[int] = []
-        for one, stored in zip(chosen, read.records, strict=True):
-            record, back_ms = self._begun(one, stored, read.facts[one.target], as_of)
-            folded_up_to = _entry_order(record.folded)
-            fresh = [sample for entry, sample in by_key[one.key] if _entry_order(entry) > folded_up_to]
-            sources = folded(record.sources, fresh, one.spec, one.sources, second)
-            last_entry = newest[one.shard]
-            before.append(
-                msgspec.structs.replace(
-                    record, folded=max(record.folded, last_entry, key=_entry_order), sources=sources
-                )
-            )
-            windows.append(together(sources, one.spec))
-            backs.append(back_ms)
-        ready = [read.facts[one.target].ready for one in chosen]
-        decisions, states = decide_shard(
-            [one.spec for one in chosen], [record.state for record in before], windows, ready, as_of
+        begun = self._folded(working, read, as_of, second)
+        windows = [together(one.sources, of.spec) for one, of in zip(begun, working, strict=True)]
+        ready = [read.facts[one.target].ready for one in working]
+        decisions, states = decide_arrays(
+            chosen.specs,
+            StateArrays.of([one.state for one in begun]),
+            WindowArrays.of([one.stable for one in windows], [one.panic for one in windows]),
+            np.array([UNKNOWN_READY if count is None else count for count in ready], dtype=np.int64),
+            as_of,
         )
         decided: list[Decided] = []
-        for one, stored, record, free, new_state, back_ms in zip(
-            chosen, read.records, before, decisions, states, backs, strict=True
+        as_of_ms = unix_ms(as_of)
+        for one, stored, base, free, new_state in zip(
+            working, read.records, begun, decisions.values(), states.values(), strict=True
         ):
-            absent = missing(record.sources, one.sources, second)
+            absent = missing(base.sources, one.sources, second)
             decision, state = free, new_state
             if absent and free.valid and not one.spec.silence_is_zero:
-                decision, state = held(free, new_state, record.state)
-            after = msgspec.structs.replace(record, decided_ms=unix_ms(as_of), state=state, last=decision)
+                decision, state = held(free, new_state, base.state)
             if decision.verdict is Verdict.OLDER_THAN_STATE and stored is not None:
                 after = stored
+            else:
+                after = Record(
+                    decided_ms=as_of_ms,
+                    uid=base.uid,
+                    folded=_entry_text(base.folded),
+                    state=state,
+                    last=LastDecision.of(decision),
+                    sources=base.sources,
+                )
             facts = read.facts[one.target]
-            decided.append(Decided(one, facts, after, decision, absent, clock_back_s=back_ms / 1000))
-        return Pass(read.now, config, self._commit(decided, read, newest, trims), aside)
+            decided.append(Decided(one, facts, after, decision, absent, clock_back_s=base.back_ms / 1000))
+        return Pass(read.now, config, self._commit(decided, read, trims), chosen.aside)
 
-    def _begun(self, one: Autoscaler, stored: Record | None, facts: TargetFacts, now: datetime) -> tuple[Record, int]:
-        """The record to go on from, and by how many ms the clock is behind it."""
-        now_ms = unix_ms(now)
+    def _folded(self, working: Sequence[Autoscaler], read: _Read, as_of: datetime, second: int) -> list[_Begun]:
+        """Where each goes on from, with what its inbox held in its windows."""
+        fresh: defaultdict[str, list[Sample]] = defaultdict(list)
+        for entries in read.inboxes.values():
+            for _, samples in entries:
+                for sample in samples:
+                    fresh[sample.key].append(sample)
+        oldest = {shard: entries[0][0] if entries else FIRST for shard, entries in read.inboxes.items()}
+        newest = {shard: entries[-1][0] if entries else FIRST for shard, entries in read.inboxes.items()}
+        begun: list[_Begun] = []
+        for one, stored in zip(working, read.records, strict=True):
+            base = self._begun(one, stored, read.facts[one.target], as_of)
+            new: Sequence[Sample] = fresh.get(one.key, ())
+            if base.folded >= oldest[one.shard]:
+                new = _behind(base.folded, read.inboxes[one.shard], one.key)
+            sources = folded(base.sources, new, one.spec, one.sources, second)
+            begun.append(base._replace(folded=max(base.folded, newest[one.shard]), sources=sources))
+        return begun
+
+    def _begun(self, one: Autoscaler, stored: Record | None, facts: TargetFacts, as_of: datetime) -> _Begun:
         if stored is None or stored.uid != one.uid:
-            state = DeciderState.start(one.spec, facts.ready, now)
-            return Record(decided_ms=now_ms, uid=one.uid, state=state), 0
-        back_ms = max(0, stored.decided_ms - now_ms)
-        if back_ms > CLOCK_TOLERANCE_MS:
-            state = msgspec.structs.replace(
-                DeciderState.start(one.spec, facts.ready, now), desired=stored.state.desired
-            )
-            return Record(decided_ms=now_ms, uid=one.uid, state=state, folded=stored.folded), back_ms
+            return _Begun(one.uid, FIRST, DeciderState.start(one.spec, facts.ready, as_of), {})
+        entry = _entry_id(stored.folded)
+        back_ms = max(0, stored.decided_ms - unix_ms(as_of))
         state = stored.state
+        if back_ms > CLOCK_TOLERANCE_MS:
+            anew = DeciderState.start(one.spec, facts.ready, as_of)
+            return _Begun(one.uid, entry, msgspec.structs.replace(anew, desired=state.desired), {}, back_ms)
         if (state.delay.length if state.delay is not None else 0) != -(-one.spec.scale_down_delay_s // 2):
             # The object is mutable, so a changed delay counts at once (upstream: never for a live scaler).
-            stored = msgspec.structs.replace(stored, state=state.with_delay(one.spec))
-        return stored, back_ms
+            state = state.with_delay(one.spec)
+        return _Begun(one.uid, entry, state, stored.sources, back_ms)
+
+    def _now(self) -> datetime:
+        return from_unix_ms(self._store.now_ms())
 
     # Writing ----------------------------------------------------------------------------------------------------------
 
-    def _commit(self, decided: list[Decided], read: _Read, newest: dict[int, str], trims: int | None) -> list[Decided]:
+    def _commit(self, decided: list[Decided], read: _Read, trims: int | None) -> list[Decided]:
         """Writes all in one script; what was decided by somebody else meanwhile comes back as not written."""
-        arguments: list[Argument] = []
+        records: list[Argument] = []
+        more: list[Argument] = []
         places: list[int] = []
-        for place, (one, stored, spec) in enumerate(zip(decided, read.records, read.specs, strict=True)):
+        for place, (one, stored) in enumerate(zip(decided, read.records, strict=True)):
             if one.decision.verdict is Verdict.OLDER_THAN_STATE:
                 continue
-            known = stored.state.desired if stored is not None and stored.uid == one.autoscaler.uid else SCALE_UNKNOWN
-            wish = one.desired
-            new_wish = wish != SCALE_UNKNOWN and (wish != known or _sign(one.record) != _sign(stored))
-            arguments += [
-                one.autoscaler.key,
-                "" if stored is None else stored.decided_ms,
-                encode_record(one.record),
-                "anew" if one.clock_back_s else "",
-                one.autoscaler.spec_text if spec != one.autoscaler.spec_text else "",
-                wish if new_wish else "",
-                1 if new_wish else 0,
-            ]
+            key, uid = one.autoscaler.key, one.autoscaler.uid
             places.append(place)
-        if not arguments:
+            records += [key, read.expected[place], encode_record(one.record)]
+            known = stored.state.desired if stored is not None and stored.uid == uid else SCALE_UNKNOWN
+            wish = one.desired
+            new_wish = wish != SCALE_UNKNOWN and (wish != known or _is_short(one.record) != _is_short(stored))
+            new_spec = read.specs[place] != one.autoscaler.spec_text
+            if new_wish or new_spec or one.clock_back_s:
+                more += [
+                    len(places),
+                    "anew" if one.clock_back_s else "",
+                    one.autoscaler.spec_text if new_spec else "",
+                    wish if new_wish else "",
+                    1 if new_wish else 0,
+                ]
+        if not places:
             return decided
-        everything = len(places) == len(decided)  # what was skipped still needs its samples
-        trim = newest.get(trims, "") if trims is not None and everything else ""
-        refused = {int(number) for number in self._store.run("kpa_commit", trims or 0, _after(trim), *arguments)}
-        for number, place in enumerate(places, start=1):
-            if number in refused:
-                decided[place] = decided[place]._replace(written=False)
+        trim = ""
+        if trims is not None and len(places) == len(decided):  # what was skipped still needs its samples
+            entries = read.inboxes[trims]
+            trim = _entry_text(_following(entries[-1][0])) if entries else ""
+        answer = self._store.run("kpa_commit", trims or 0, trim, len(places), *records, *more)
+        for number in answer:
+            place = places[int(number) - 1]
+            decided[place] = decided[place]._replace(written=False)
         return decided
-
-
-def _working(autoscalers: Sequence[Autoscaler]) -> tuple[list[Autoscaler], list[Autoscaler]]:
-    """Those that can work, and the others."""
-    aside = [one for one in autoscalers if not one.is_ours_to_scale]
-    return [one for one in autoscalers if one.is_ours_to_scale], aside
 
 
 def held(decision: Decision, state: DeciderState, before: DeciderState) -> tuple[Decision, DeciderState]:
@@ -308,26 +341,39 @@ def held(decision: Decision, state: DeciderState, before: DeciderState) -> tuple
     return msgspec.structs.replace(decision, desired=floor), msgspec.structs.replace(state, desired=floor)
 
 
-def _sign(record: Record | None) -> bool:
+def _is_short(record: Record | None) -> bool:
     """Is there no room for a burst any more? Who scales cares about this, not about the number."""
     return record is not None and record.state.excess_burst_capacity < 0
 
 
-def _entry(identity: bytes, fields: dict[bytes, bytes]) -> tuple[str, list[Sample]]:
+def _decided_ms(text: bytes | None, record: Record | None) -> str:
+    """What the script will find, also in a record that cannot be read any more."""
+    if record is not None:
+        return str(record.decided_ms)
+    found = _DECIDED.match(text or b"")
+    return found[1].decode() if found else ""
+
+
+def _behind(folded_up_to: EntryId, entries: Sequence[tuple[EntryId, list[Sample]]], key: str) -> list[Sample]:
+    """One autoscaler's samples in the entries that are not in its windows yet."""
+    return [sample for entry, samples in entries if entry > folded_up_to for sample in samples if sample.key == key]
+
+
+def _entry(identity: bytes, fields: dict[bytes, bytes]) -> tuple[EntryId, list[Sample]]:
     try:
-        return identity.decode(), decode_samples(fields[b"samples"])
+        return _entry_id(identity.decode()), decode_samples(fields[b"samples"])
     except (KeyError, msgspec.MsgspecError):
-        return identity.decode(), []
+        return _entry_id(identity.decode()), []
 
 
-def _entry_order(identity: str) -> tuple[int, int]:
-    milliseconds, _, number = identity.partition("-")
+def _entry_id(text: str) -> EntryId:
+    milliseconds, _, number = text.partition("-")
     return int(milliseconds), int(number or 0)
 
 
-def _after(identity: str) -> str:
-    """The first id behind an entry; empty for none."""
-    if not identity or identity == _FIRST:
-        return ""
-    milliseconds, number = _entry_order(identity)
-    return f"{milliseconds}-{number + 1}"
+def _entry_text(entry: EntryId) -> str:
+    return f"{entry[0]}-{entry[1]}"
+
+
+def _following(entry: EntryId) -> EntryId:
+    return entry[0], entry[1] + 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.autoscaling.strategies import START_S, histories, plain_loads, windows_of
+from tests.unit.autoscaling.strategies import START_S, histories, loads, plain_loads, windows_of
 from wainwright.autoscaling.buckets import Aggregation, Buckets, merged, round_average, smoothing_coefficient
 
 
@@ -195,3 +195,17 @@ def test_a_source_that_fell_silent_a_window_ago_is_left_out() -> None:
     assert merged([old, new]) == new
     assert merged([window(6), window(6)]) == window(6)
     assert merged([window(6).record(100, 50.0), window(6).record(105, 1.0)]).average(105) == 8.5  # 51 / 6
+
+
+@given(windows_of(), st.lists(loads, max_size=12))
+def test_extending_equals_putting_one_by_one(bucket: Buckets, values: list[float]) -> None:
+    """To the last bit, absurd values included."""
+    wanted = bucket
+    try:
+        for value in values:
+            wanted = wanted.put(wanted.last_s + 1, value)
+    except ValueError:
+        with pytest.raises(ValueError, match="finite"):
+            bucket.extended(values)
+    else:
+        assert bucket.extended(values) == wanted

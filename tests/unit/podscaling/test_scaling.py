@@ -347,7 +347,7 @@ def test_a_late_decision_does_not_replace_a_newer_one(web):
     """A tick reads, sleeps, and writes after a poke has decided."""
     decider = web.scaling.decider
     roster, config = decider.roster()
-    read = decider._read(roster.shard(0))
+    read = decider._read(roster.shard(0).working)
     web.run(2, 200)
     newer = web.record()
     decider._read = lambda chosen: read
