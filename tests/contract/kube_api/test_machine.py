@@ -254,5 +254,5 @@ class ApiMachine(RuleBasedStateMachine):
             watcher.check()
 
 
-ApiMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+ApiMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 TestApiMachine = ApiMachine.TestCase

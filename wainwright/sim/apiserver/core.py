@@ -183,7 +183,7 @@ class ApiServer:
         self, group: str, version: str, namespace: str, plural: str, request: Request, now: datetime
     ) -> Response:
         if (group, plural) == ("", "bindings") and request.method == "POST":
-            binding = decode_object(request)
+            binding = _typed(decode_object(request), "core.Binding")
             name = str((binding.get("metadata") or {}).get("name") or "")
             pods = self.writer.builtin("", "pods")
             bind(self.writer, pods, namespace, name, binding, now, dry_run=request.dry_run)
@@ -383,12 +383,11 @@ class ApiServer:
         title = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}'
         struct = None if kind.custom else struct_of(kind.group, kind.name)
         try:
+            unknown = conform(obj, struct) if struct else []
             if kind.schema is not None:
                 unknown = prune(obj, kind.schema)
-                if isinstance(obj.get("metadata"), dict):
-                    unknown += conform(obj["metadata"], "meta.ObjectMeta", "metadata.")
-            else:
-                unknown = conform(obj, struct) if struct else []
+            if struct is None and isinstance(obj.get("metadata"), dict):
+                unknown += conform(obj["metadata"], "meta.ObjectMeta", "metadata.")
         except ApiError as error:
             raise bad_request(f"{title}: {error.message}") from error
         texts = [f'unknown field "{path}"' for path in unknown]
@@ -428,10 +427,12 @@ class ApiServer:
             case "finalize", "PUT" if kind.collection == "namespaces":
                 return self._put(Target(kind, "", name), request, now)
             case "binding", "POST" if kind.collection == "pods":
-                bind(self.writer, kind, target.namespace, name, decode_object(request), now, dry_run=request.dry_run)
+                body = _typed(decode_object(request), "core.Binding")
+                bind(self.writer, kind, target.namespace, name, body, now, dry_run=request.dry_run)
                 return answer(201, success())
             case "eviction", "POST" if kind.collection == "pods":
-                evict(self.writer, kind, target.namespace, name, decode_object(request), now, dry_run=request.dry_run)
+                body = _typed(decode_object(request), "policy.Eviction")
+                evict(self.writer, kind, target.namespace, name, body, now, dry_run=request.dry_run)
                 return answer(201, success())
             case "log", "GET" if kind.collection == "pods":
                 pod = self.writer.record(kind, target.namespace, name)
@@ -448,14 +449,24 @@ class ApiServer:
         if request.method == "PATCH":
             style = self._patch_style(target.kind, request)
             patch = decode_document(request.body, "application/yaml" if style == "apply" else JSON)
-            patched = _patched("merge" if style == "apply" else style, scale, patch, "scale.Scale")
+            patched = _typed(
+                _patched("merge" if style == "apply" else style, scale, patch, "scale.Scale"), "scale.Scale"
+            )
             if patched.get("metadata", {}).get("resourceVersion") == scale["metadata"]["resourceVersion"]:
                 patched = {**patched, "metadata": {}}
             scale = rescale(self.writer, target.kind, record, patched, now, dry_run=request.dry_run)
         elif request.method == "PUT":
-            received = decode_object(request)
+            received = _typed(decode_object(request), "scale.Scale")
             scale = rescale(self.writer, target.kind, record, received, now, dry_run=request.dry_run)
         return answer(200, scale)
+
+
+def _typed(obj: Any, struct: str) -> Object:
+    """The body of a sub-resource, of the given type. Raises ApiError 400 for another."""
+    if not isinstance(obj, dict):
+        raise bad_request(f"a {struct.rpartition('.')[2]} was expected")
+    conform(obj, struct)
+    return obj
 
 
 def _patched(style: str, obj: Object, patch: Any, struct: str | None) -> Any:
@@ -478,7 +489,7 @@ def _delete_options(request: Request) -> Object:
     options: Object = {}
     if request.body.strip():
         options = decode_object(request)
-        conform(options, "meta.DeleteOptions")
+        _typed(options, "meta.DeleteOptions")
     if "gracePeriodSeconds" in request.query:
         text = request.query["gracePeriodSeconds"]
         if not text.lstrip("-").isdigit():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ssl
+import sys
+import traceback
 from collections.abc import Callable
 from datetime import datetime
 from urllib.parse import parse_qsl
@@ -106,7 +108,12 @@ class Front:
                 await asyncio.sleep(latency)
             if failure is not None:
                 return _plain(refusal(failure))
-        found = self.server.handle(request, self._now)
+        try:
+            found = self.server.handle(request, self._now)
+        except Exception as error:
+            # A fault of ours: this client gets a Status, the log the rest, and others go on being served.
+            traceback.print_exc(file=sys.stderr)
+            return _plain(refusal(ApiError(500, "InternalError", f"Internal error occurred: {error!r}")))
         if isinstance(found, WatchStream):
             return await self._stream(received, found)
         return _plain(found)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 from wainwright.sim.apiserver.errors import bad_request
@@ -13,24 +14,28 @@ _PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti
 _DECIMAL: dict[str, int] = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: dict[str, int] = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
-_NANO = Decimal("1e-9")
-_LARGEST = Decimal(2**63 - 1)
+_MOST_DIGITS = 99
+_LARGEST = 2**63 - 1
 
 
 @lru_cache(maxsize=8192)
-def amount(text: str) -> Decimal:
+def amount(text: str) -> Fraction:
     """The number a quantity stands for. Raises ApiError 400 for a text that is none."""
     match = _PATTERN.match(text)
     if match is None:
         raise bad_request("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     number, exponent, suffix = match.groups()
+    if len(number) > _MOST_DIGITS or (exponent and abs(int(exponent[1:])) > _MOST_DIGITS):
+        raise bad_request("unable to parse quantity's suffix")
     if exponent:
-        if len(exponent) > 4:
-            raise bad_request("unable to parse quantity's suffix")
-        return Decimal(number + exponent)
+        return Fraction(number) * _power_of_ten(int(exponent[1:]))
     if suffix in _BINARY:
-        return Decimal(number) * Decimal(1024 ** _BINARY[suffix])
-    return Decimal(number).scaleb(_DECIMAL[suffix or ""])
+        return Fraction(number) * Fraction(1 << 10 * _BINARY[suffix])
+    return Fraction(number) * _power_of_ten(_DECIMAL[suffix or ""])
+
+
+def _power_of_ten(exponent: int) -> Fraction:
+    return Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
 
 
 @lru_cache(maxsize=8192)
@@ -42,18 +47,15 @@ def canonical(text: str) -> str:
         return "0"
     match = _PATTERN.match(text)
     assert match is not None
-    sign, size = ("-", -value) if value < 0 else ("", value)
-    if size % _NANO:
-        size = size.quantize(_NANO, rounding=ROUND_CEILING)
+    sign, nano = "-" if value < 0 else "", ceil(abs(value) * 10**9)
     if not match[2]:
-        size = min(size, _LARGEST)
-    if match[3] in _BINARY and size >= 1024 and size == size.to_integral_value():
-        whole, power = int(size), 0
+        nano = min(nano, _LARGEST * 10**9)
+    if match[3] in _BINARY and nano >= 1024 * 10**9 and nano % 10**9 == 0:
+        whole, power = nano // 10**9, 0
         while whole % 1024 == 0 and power < 6:
             whole, power = whole // 1024, power + 1
         return f"{sign}{whole}{['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'][power]}"
-    exponent = -9
-    whole = int(size.scaleb(9))
+    whole, exponent = nano, -9
     while whole % 1000 == 0 and exponent < 18:
         whole, exponent = whole // 1000, exponent + 3
     if match[2]:
