@@ -16,6 +16,7 @@ from wainwright.errors import AlreadyExists
 from wainwright.kube.client import KubeClient
 from wainwright.kube.resources import DAEMON_SETS, DEPLOYMENTS, JOBS, NODE_POOLS, PODS, Resource
 from workers.demo import workload
+from workers.demo.burst import Burst
 from workers.demo.observer import Observer
 from workers.demo.trace import TracedPod
 from workers.demo.verdict import Verdict, judge
@@ -39,19 +40,26 @@ class DemoOptions:
 
 
 def run_demo(settings: Settings, options: DemoOptions, report: Report) -> Verdict:
-    """The thousand pods of `workload`."""
+    """The thousand pods of `workload`, and beside them a burst of load on one Deployment."""
 
     def drive(stack: Stack, kube: KubeClient, observer: Observer) -> Verdict:
         started = time.monotonic()
         report("applying two NodePools, a DaemonSet, Deployments and Jobs: 1,000 pods")
+        burst = Burst(kube, stack.store, report)
         _apply(kube, [*workload.node_pools(), workload.daemon_set(), *workload.workloads()])
         killer = _Killer(stack, enabled=options.kill, at_bound=workload.PLACEABLE // 2, report=report)
-        _follow(stack, observer, workload.PLACEABLE, killer, report)
+        burst.start()
+        try:
+            _follow(stack, observer, workload.PLACEABLE, killer, report)
+            scaled = burst.finish()
+        finally:
+            burst.stop()
         return judge(
             kube,
             stack.store,
             stack.settings.cloud.url,
             observer,
+            burst=scaled,
             unplaceable=[workload.UNPLACEABLE],
             expected=workload.PODS,
             took_seconds=time.monotonic() - started,

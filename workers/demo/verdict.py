@@ -19,6 +19,7 @@ from wainwright.batching.store import Store, translated
 from wainwright.kube.client import KubeClient
 from wainwright.kube.resources import NODE_CLAIMS, PODS
 from wainwright.provisioning.solving import Replay, replay
+from workers.demo.burst import BurstVerdict, render_burst
 from workers.demo.observer import Observer
 
 
@@ -58,6 +59,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     largest_plan_price: float
     largest_plan_lower_bound: float
     replay_same: bool
+    burst: BurstVerdict | None
     faults: list[str]
 
     @property
@@ -88,6 +90,7 @@ def judge(
     expected: int,
     took_seconds: float,
     restarts: dict[str, int],
+    burst: BurstVerdict | None = None,
 ) -> Verdict:
     """unplaceable: prefixes of names of pods that must end with a reason. expected: number of pods asked for."""
     pods = [pod for pod in kube.list(PODS, Pod, label_selector="demo=wainwright")[0] if not pod.is_terminating]
@@ -149,7 +152,8 @@ def judge(
         largest_plan_price=0.0 if again is None else again.recorded.price,
         largest_plan_lower_bound=0.0 if again is None else again.recorded.lower_bound,
         replay_same=again is not None and again.is_same,
-        faults=faults,
+        burst=burst,
+        faults=[*faults, *(burst.faults if burst is not None else ())],
     )
 
 
@@ -232,6 +236,8 @@ def render_verdict(verdict: Verdict) -> RenderableType:
         Text(f"launches: {verdict.launches}; processes killed and restarted: {verdict.restarts or 'none'}"),
         Text(_about_largest_plan(verdict)),
     ]
+    if verdict.burst is not None:
+        lines.append(Text(render_burst(verdict.burst)))
     parts: list[RenderableType] = [nodes, batches, *lines]
     if verdict.not_placed:
         by_reason = Counter(verdict.not_placed.values())
