@@ -2,6 +2,8 @@
 in turn, Redis is emptied at each of them; every pod gets its node all the same, and none is bought twice.
 """
 
+import os
+
 import msgspec
 import pytest
 
@@ -87,7 +89,7 @@ def test_a_launcher_killed_before_each_call_in_turn_loses_and_doubles_nothing(a_
 @every_call
 def test_the_next_launcher_too_is_killed_at_each_call(a_world, index):
     """Two deaths in a row: the first before its binds, the second wherever it gets to from there."""
-    for first in (4, 6, 9, 12):
+    for first in (6, 9):
         world = a_world()
         claim = first_claim(world)
         for worker, limit in (("one", first), ("two", index)):
@@ -152,7 +154,7 @@ def test_a_launcher_that_slept_at_each_call_does_no_harm_when_it_wakes(a_world, 
 
 
 @every_call
-@pytest.mark.parametrize("seconds", [0, 3, 40])
+@pytest.mark.parametrize("seconds", [3, 40])
 def test_a_launcher_that_slept_through_the_loss_of_redis_does_no_harm(a_world, index, seconds):
     """Redis is emptied while it sleeps, everything is rebuilt, others work for some seconds, then it wakes."""
     world = a_world()
@@ -169,31 +171,32 @@ def test_a_launcher_that_slept_through_the_loss_of_redis_does_no_harm(a_world, i
     assert sum(launch.ended_at is None for launch in world.launches()) == 1
 
 
-def test_two_launchers_interleaved_at_every_pair_of_calls_buy_once(a_world):
-    """The first sleeps through its lease before call i, the second before call j, then the first goes on to its end,
-    then the second.
+@every_call
+def test_two_launchers_interleaved_buy_once(a_world, index):
+    """The first sleeps through its lease before call `index`, the second before another call, then the first goes on to
+    its end, then the second. Every call of either comes up; with WAINWRIGHT_TEST_PAIRS=all, every pair of calls does.
     """
-    for i in range(len(ONE_LAUNCH)):
-        for j in range(len(ONE_LAUNCH)):
-            world = a_world()
-            claim = first_claim(world)
-            one, two = Actor(world, "one"), Actor(world, "two")
-            first = Paused(one, lambda one=one, claim=claim: one.launch(claim))
-            first.step(i)
-            world.clock.advance(5)
-            second = Paused(two, lambda two=two, claim=claim: two.launch(claim))
-            second.step(j)
-            world.clock.advance(5)
-            first.finish()
-            second.finish()
-            try:
-                bought_once(world)
-            except AssertionError as error:
-                raise AssertionError(f"i={i} j={j}: {error}\n{one.calls}\n{two.calls}") from error
+    every = os.environ.get("WAINWRIGHT_TEST_PAIRS") == "all"
+    for other in range(0 if every else index % 4, len(ONE_LAUNCH), 1 if every else 4):
+        world = a_world()
+        claim = first_claim(world)
+        one, two = Actor(world, "one"), Actor(world, "two")
+        first = Paused(one, lambda one=one, claim=claim: one.launch(claim))
+        first.step(index)
+        world.clock.advance(5)
+        second = Paused(two, lambda two=two, claim=claim: two.launch(claim))
+        second.step(other)
+        world.clock.advance(5)
+        first.finish()
+        second.finish()
+        try:
+            bought_once(world)
+        except AssertionError as error:
+            raise AssertionError(f"second before call {other}: {error}\n{one.calls}\n{two.calls}") from error
 
 
 @every_call
-@pytest.mark.parametrize("seconds", [5, 12, 34, 45])
+@pytest.mark.parametrize("seconds", [5, 34])
 def test_a_launcher_that_slept_through_a_shortage_does_not_buy_beside_the_others(a_world, index, seconds):
     """While it sleeps, another is told that there is no capacity at all; there is some again before it wakes. What it
     was allowed to ask for may still arrive, so nobody may buy elsewhere for its pods until that has expired.
@@ -216,7 +219,7 @@ def test_a_launcher_that_slept_through_a_shortage_does_not_buy_beside_the_others
     assert sum(launch.ended_at is None for launch in world.launches()) == 1
 
 
-@pytest.mark.parametrize("seconds", [5, 12, 34, 45])
+@pytest.mark.parametrize("seconds", [5, 34])
 def test_a_new_attempt_waits_until_requests_of_the_last_one_have_expired(a_world, seconds):
     """One sleeps right before its call; the next holder learns that the cheapest type is sold out, and could go on with
     the others: if it did, and room came back, both requests would be carried out.
@@ -240,7 +243,7 @@ def test_a_new_attempt_waits_until_requests_of_the_last_one_have_expired(a_world
 
 
 @pytest.mark.parametrize("emptied", [False, True])
-@pytest.mark.parametrize("seconds", [6, 12, 45])
+@pytest.mark.parametrize("seconds", [6, 45])
 def test_a_claim_that_fails_waits_for_the_request_of_one_who_sleeps(a_world, seconds, emptied):
     """One sleeps right before its call; the next holder is refused for good. Were the pods planned anew at once, the
     sleeper's request and the new claim's would both be carried out. An emptied Redis has forgotten what was allowed,
@@ -313,10 +316,10 @@ DISTURBANCES = (
 
 
 @every_call
-@pytest.mark.parametrize("noticed", [False, True])
 @pytest.mark.parametrize("disturb", DISTURBANCES, ids=lambda d: d.__name__)
-def test_what_happens_before_any_call_loses_and_doubles_nothing(a_world, index, disturb, noticed):
-    """noticed: the watcher has seen it before the launcher goes on."""
+def test_what_happens_before_any_call_loses_and_doubles_nothing(a_world, index, disturb):
+    """Before half of the calls, the watcher has noticed it when the launcher goes on."""
+    noticed = (index + DISTURBANCES.index(disturb)) % 2 == 0
     world = a_world()
     claim = first_claim(world)
     actor = Actor(world)
