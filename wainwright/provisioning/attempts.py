@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from wainwright.cloud.port import LaunchRequest
 from wainwright.scheduling.instance_types import OfferingKey
 from wainwright.scheduling.snapshot import Option
+
+LAUNCHED: Final = "Launched"
+"""Outcome of the attempt that gave the instance."""
+SOLD_OUT: Final = "InsufficientCapacity"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,7 +94,7 @@ def next_attempt(
     unavailable: Collection[OfferingKey],
     sold_out: Collection[OfferingKey],
 ) -> tuple[Attempt, ...] | None:
-    """The attempts with the open one ended (`InsufficientCapacity`) and a new one with what is left; None: nothing is.
+    """The attempts with the open one ended (SOLD_OUT) and a new one with what is left; None: nothing is.
 
     sold_out: what the answer named. An answer that names nothing of the request counts against all of it.
     """
@@ -102,7 +107,7 @@ def next_attempt(
     left = without_any(left, unavailable)
     if not left:
         return None
-    over = Attempt(number=last.number, outcome="InsufficientCapacity")
+    over = Attempt(number=last.number, outcome=SOLD_OUT)
     return (*ended, over, _attempt(last.number + 1, last.request, options, left))
 
 

@@ -31,12 +31,14 @@ from wainwright.kube.events import ObjectReference
 from wainwright.kube.resources import NODE_CLAIMS
 from wainwright.kube.status import condition_json, merged_conditions
 from wainwright.provisioning.attempts import (
+    LAUNCHED,
     Attempt,
     encode_attempts,
     ended,
     first_attempt,
     next_attempt,
     request_of,
+    token,
 )
 from wainwright.provisioning.cluster import Events, KubeApi
 from wainwright.provisioning.objects import (
@@ -100,11 +102,11 @@ class Buyer:
             raise ClaimFails(
                 "LaunchTimeout", f"no instance within {seconds:g} s; last: {record.message or 'no answer'}"
             )
-        node_claim, instance = self._instance(lease, node_claim)
+        node_claim, instance = self._instance(lease, record, node_claim)
         fields = {
             **launched_fields(instance),
             "uid": node_claim.metadata.uid,
-            "attempts": encode_attempts(ended(attempts_of(node_claim), "Launched")),
+            "attempts": encode_attempts(ended(attempts_of(node_claim), LAUNCHED)),
             "allowed_until_ms": "0",
         }
         self._records.move(lease, (State.CREATED,), State.LAUNCHED, fields)
@@ -163,11 +165,13 @@ class Buyer:
 
     # The instance -----------------------------------------------------------------------------------------------------
 
-    def _instance(self, lease: Lease, node_claim: NodeClaim) -> tuple[NodeClaim, Instance]:
+    def _instance(self, lease: Lease, record: ClaimRecord, node_claim: NodeClaim) -> tuple[NodeClaim, Instance]:
         """The claim's instance, by the open attempt or those after it."""
         options = kept_options(node_claim).unpack()
         while True:
             attempts = attempts_of(node_claim)
+            if attempts and attempts[-1].outcome == LAUNCHED:
+                return node_claim, self._launched_before(lease, node_claim, attempts)
             if not attempts or not attempts[-1].is_open:
                 raise ClaimFails("AttemptsUnreadable", f"somebody changed annotation {names.ATTEMPTS_ANNOTATION}")
             # Dated before the check: whoever sleeps after it launches nothing once the permission has run out.
@@ -190,6 +194,8 @@ class Buyer:
             except RequestRefused as error:
                 self._records.answered(lease)
                 self._tell_refusal(node_claim, error.reason, str(error))
+                for_ms = milliseconds(self._policy.refused)
+                self._records.remember_refused(record.node_pool_uid, error.reason, str(error), for_ms=for_ms)
                 raise ClaimFails(error.reason, str(error)) from error
             except InstanceTerminated as error:
                 self._records.answered(lease)
@@ -204,6 +210,14 @@ class Buyer:
             except Throttled:
                 self._records.answered(lease)
                 raise
+
+    def _launched_before(self, lease: Lease, node_claim: NodeClaim, attempts: Sequence[Attempt]) -> Instance:
+        """The instance of an attempt that ended well, where only Redis has forgotten that it did."""
+        self._check(lease, node_claim, attempts)
+        instance = self._cloud.find(token(node_claim.metadata.uid, attempts[-1].number))
+        if instance is None or not instance.state.is_live:
+            raise ClaimFails("InstanceGone", "what was launched for it is gone")
+        return instance
 
     def _check(self, lease: Lease, node_claim: NodeClaim, attempts: Sequence[Attempt]) -> None:
         """Returns for those who may call the cloud; the others are told what to do by what it raises."""

@@ -20,7 +20,7 @@ from wainwright.cloud.port import CloudProvider, Instance
 from wainwright.errors import AlreadyExists, Conflict, NotFound
 from wainwright.kube.events import ObjectReference
 from wainwright.kube.resources import NODE_CLAIMS, NODES, PODS
-from wainwright.provisioning.attempts import encode_attempts, ended
+from wainwright.provisioning.attempts import LAUNCHED, encode_attempts, ended
 from wainwright.provisioning.binding import Binder, can_be_bound_directly, volume_claims
 from wainwright.provisioning.cluster import Events, KubeApi
 from wainwright.provisioning.objects import (
@@ -112,7 +112,7 @@ class Joiner:
         claim, instance = launched.node_claim, launched.instance
         name, uid = claim.metadata.name, claim.metadata.uid
         labels = {k: v for k, v in instance_labels(instance).items() if claim.metadata.labels.get(k) != v}
-        attempts = ended(attempts_of(claim), "Launched")
+        attempts = ended(attempts_of(claim), LAUNCHED)
         try:
             if labels or attempts != attempts_of(claim):
                 annotations = {names.ATTEMPTS_ANNOTATION: encode_attempts(attempts)}

@@ -91,7 +91,7 @@ def decide(
     shown = set()
     for claim in claims:
         shown.add(claim.name)
-        if not is_planned_claim(claim):
+        if not is_planned_claim(claim) or is_let_go(claim):
             continue
         record = by_record.get(claim.name)
         node = by_name.get(claim.status.node_name) or by_provider.get(claim.status.provider_id)
@@ -104,6 +104,11 @@ def decide(
         if record.state is State.DONE and record.uid and record.name not in shown
     ]
     return steps
+
+
+def is_let_go(claim: NodeClaim) -> bool:
+    """Is it being deleted, and done with as far as we are concerned? Somebody else's finalizer holds it then."""
+    return claim.is_terminating and names.TERMINATION_FINALIZER not in claim.metadata.finalizers
 
 
 def _decide_one(

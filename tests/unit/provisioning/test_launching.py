@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from tests.unit.provisioning.crashing import Actor, Paused
+from tests.unit.provisioning.crashing import Actor, Killed, Paused
 from tests.unit.provisioning.world import World
 from wainwright.api import names
 from wainwright.cloud.errors import CloudUnavailable, NodeClassNotReady, RequestRefused, Throttled
@@ -276,6 +276,26 @@ def test_a_failing_claim_whose_instance_is_found_is_taken_after_all(world):
     assert world.redis.hget(f"wainwright:claim:{claim}", "state") == "done"
     assert pod_nodes(world) == {"a": claim}
     assert len(world.launches()) == 1
+
+
+def test_an_instance_that_only_redis_has_forgotten_is_found_at_once(world):
+    """The NodeClaim says that its attempt ended well, but has no provider id yet when Redis is emptied."""
+    world.pods("a")
+    [claim] = world.planned()
+    world.hints.claims.clear()
+    actor = Actor(world)
+
+    def before(number):
+        if actor.calls.count("kube merge_patch nodeclaims") == 2:
+            raise Killed
+
+    actor.before = before
+    assert actor.launch(claim) is None
+    assert "providerID" not in the_claim(world)["status"]
+    world.flush_all()
+    world.sync()
+    assert world.parts.launcher.launch(claim) is Outcome.DONE
+    assert len(world.launches()) == len(world.cloud.requests) == 1
 
 
 # What happens meanwhile ----------------------------------------------------------------------------------------------

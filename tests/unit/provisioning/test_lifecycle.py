@@ -133,6 +133,14 @@ def test_a_claim_of_somebody_else_is_none_of_our_business():
     assert decided(other) == []
 
 
+def test_a_claim_that_only_somebody_elses_finalizer_holds_is_over():
+    claim = a_claim(deleted=True)
+    meta = msgspec.structs.replace(claim.metadata, finalizers=("example.com/mine",))
+    assert decided(msgspec.structs.replace(claim, metadata=meta)) == []
+    [step] = decided(claim)
+    assert isinstance(step, AdoptLate)
+
+
 def test_why_a_node_is_not_initialized():
     claim = stored(a_record(startup_taints=(Taint(key="cni", effect="NoSchedule"),), requests={"gpu": 1}))
     cni, unreachable = Taint(key="cni", effect="NoSchedule"), Taint(key=names.NODE_UNREACHABLE_KEY, effect="NoExecute")
