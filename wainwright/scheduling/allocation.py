@@ -438,7 +438,8 @@ class Allocation:
         if not options.any():
             return options
         weights = np.array([terms.weight for terms in universe.pools])[universe.pool_of]
-        reserved = options & (weights == weights[options].max()) & universe.is_reserved
+        picky = universe.mask_of_pools([any(least > 1 for least in t.min_values.values()) for t in universe.pools])
+        reserved = options & (weights == weights[options].max()) & universe.is_reserved & ~picky
         return reserved if reserved.any() else options
 
     # -- taking back ---------------------------------------------------------------------------------------------

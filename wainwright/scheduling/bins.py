@@ -381,7 +381,11 @@ class Bins:
         return True
 
     def _keeps_choice(self, index: int, lot: Lot, count: int) -> bool:
+        option = int(self.option[index])
         mask = self.mask_of(index, lot) & self.swappable(index)
+        if self.universe.is_reserved[option]:  # a claim for reserved capacity keeps nothing else
+            mask[:] = False
+            mask[option] = True
         used = self.used(index)
         for row in range(self.resources):
             need = int(used[row]) + lot.sizes[row] * count

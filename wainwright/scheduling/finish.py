@@ -28,16 +28,22 @@ MOST_TYPES: Final = 60
 """EC2 Fleet takes no more instance types in one request."""
 
 
-def claims_of(packer: Packer) -> list[PlannedClaim]:
-    """The claims of a packing, in the order of its bins. Limits are charged anew, with the largest type kept."""
-    packer.assign()
-    left = [dict(limits) for limits in packer.limits]
+def kept_rows(packer: Packer) -> dict[int, Ints]:
+    """Per bin, in their order, the options its claim keeps, cheapest first.
+
+    Limits are charged with the largest type each keeps; a bin that cannot keep what its NodePool's minValues ask for
+    gets what there is (see `unkeepable`).
+    """
     universe = packer.universe
-    rows_memo: dict[tuple[bytes, bytes, int], Ints] = {}
-    kept_memo: dict[bytes, _Kept] = {}
-    claims = []
+    left = [dict(limits) for limits in packer.limits]
+    memo: dict[tuple[bytes, bytes, int], Ints] = {}
+    wide_memo: dict[bytes, Ints] = {}
+    kept: dict[int, Ints] = {}
     for index in packer.compact():
         option = int(packer.option[index])
+        if universe.is_reserved[option]:
+            kept[index] = np.array([option], dtype=np.int64)
+            continue
         mask, used = packer.mask_of(index), packer.used(index)
         terms = universe.pools[universe.pool_of[option]]
         # Rows of a NodePool are in order of price: beyond the margin there is nothing to look at.
@@ -47,21 +53,49 @@ def claims_of(packer: Packer) -> list[PlannedClaim]:
             last = terms.first + int(np.searchsorted(universe.price[terms.first : terms.last], dearest, side="right"))
         span = slice(terms.first, max(last, option + 1))
         key = (np.packbits(mask[span]).tobytes(), used.tobytes(), option)
-        rows = rows_memo.get(key)
+        rows = memo.get(key)
         if rows is None:
-            fits = mask[span] & (universe.variant_of[span] == universe.variant_of[option])
+            fits = mask[span] & (universe.variant_of[span] == universe.variant_of[option]) & ~universe.is_reserved[span]
             for row in range(packer.resources):
                 if used[row]:
                     fits &= packer.capacity[row, span] >= used[row]
             rows = np.flatnonzero(fits).astype(np.int64) + span.start
-            rows_memo[key] = rows
-        rows = _within_limits(packer, option, rows, left)
+            memo[key] = rows
         text = rows.tobytes()
-        kept = kept_memo.get(text)
-        if kept is None:
-            kept = _kept(packer, _within_margin(packer, rows))
-            kept_memo[text] = kept
-        claims.append(_claim(packer, index, kept))
+        wide = wide_memo.get(text)
+        if wide is None:
+            wide = _within_margin(packer, rows)
+            wide_memo[text] = wide
+        kept[index] = _within_limits(packer, option, rows, wide, left)
+    return kept
+
+
+def unkeepable(packer: Packer, kept: dict[int, Ints]) -> list[int]:
+    """Bins whose limits leave too few options for minValues (where those are strict)."""
+    if not packer.strict:
+        return []
+    found = []
+    for index, rows in kept.items():
+        if packer.universe.pools[packer.universe.pool_of[rows[0]]].min_values:
+            mask = np.zeros(packer.universe.size, dtype=np.bool_)
+            mask[rows] = True
+            if not packer.keeps_min_values(mask):
+                found.append(index)
+    return found
+
+
+def claims_of(packer: Packer, kept: dict[int, Ints]) -> list[PlannedClaim]:
+    """The claims of a packing with the options that `kept_rows` found."""
+    packer.assign()
+    memo: dict[bytes, _Kept] = {}
+    claims = []
+    for index, rows in kept.items():
+        text = rows.tobytes()
+        known = memo.get(text)
+        if known is None:
+            known = _kept(packer, rows)
+            memo[text] = known
+        claims.append(_claim(packer, index, known))
     return claims
 
 
@@ -73,36 +107,42 @@ class _Kept:
     overhead: dict[str, int]
 
 
-def _within_limits(packer: Packer, option: int, rows: Ints, left: Sequence[dict[str, int]]) -> Ints:
-    """Rows that can be kept although the claim is charged with the largest of them; charges `left` for them."""
+def _within_limits(packer: Packer, option: int, rows: Ints, wide: Ints, left: Sequence[dict[str, int]]) -> Ints:
+    """Of the options wished for, those that can be kept although the claim is charged with the largest of them.
+
+    Charges `left` for them; what minValues need comes first, out of all rows, by what it is charged.
+    """
     universe = packer.universe
     pool = int(universe.pool_of[option])
-    if universe.is_reserved[option]:
-        return np.array([option], dtype=np.int64)
-    rows = rows[~universe.is_reserved[rows]]
     names = [name for name in left[pool] if name != "nodes"]
     if not names:
-        return rows
-    dearest = float(universe.price[option]) * (1 + PRICE_MARGIN)
-    picky = bool(universe.pools[pool].min_values)
+        return wide
     charged = {name: int(packer.charges[name][option]) for name in names}
-    affordable = rows if picky else rows[(universe.price[rows] <= dearest) | (rows == option)]
-    most = {name: max(int(packer.charges[name][affordable].max()) - charged[name], 0) for name in names}
-    if all(amount <= left[pool][name] for name, amount in most.items()):
-        for name, amount in most.items():
+
+    def afford(candidates: Ints) -> bool:
+        more = {name: max(int(packer.charges[name][candidates].max()) - charged[name], 0) for name in names}
+        if any(amount > left[pool][name] for name, amount in more.items() if amount):
+            return False
+        for name, amount in more.items():
+            charged[name] += amount
             left[pool][name] -= amount
-        return affordable
-    kept = []
-    for row in rows.tolist():
-        if row != option and universe.price[row] > dearest and not picky:
-            continue
-        more = {name: max(int(packer.charges[name][row]) - charged[name], 0) for name in names}
-        if all(amount <= left[pool][name] for name, amount in more.items()):
-            kept.append(row)
-            for name, amount in more.items():
-                charged[name] += amount
-                left[pool][name] -= amount
-    return np.array(kept, dtype=np.int64)
+        return True
+
+    if afford(wide):
+        return wide
+    kept = {option}
+    columns = [(universe.column(key).codes, least) for key, least in universe.pools[pool].min_values.items()]
+    charge = np.zeros(len(rows))
+    for name in names:
+        charge += packer.charges[name][rows] / max(int(packer.charges[name][rows].max()), 1)
+    for row in rows[np.lexsort((rows, charge))].tolist() if columns else ():
+        seen = [({int(codes[each]) for each in kept} - {-1}, codes, least) for codes, least in columns]
+        if any(len(have) < least and int(codes[row]) not in have for have, codes, least in seen) and afford(
+            np.array([row], dtype=np.int64)
+        ):
+            kept.add(row)
+    kept.update(row for row in wide.tolist() if afford(np.array([row], dtype=np.int64)))
+    return np.array(sorted(kept), dtype=np.int64)
 
 
 def _within_margin(packer: Packer, rows: Ints) -> Ints:

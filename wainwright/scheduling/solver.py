@@ -9,7 +9,7 @@ from datetime import datetime
 from wainwright.api.base import PodUid
 from wainwright.api.pods import Pod
 from wainwright.scheduling.allocation import Allocation, Batch
-from wainwright.scheduling.finish import claims_of
+from wainwright.scheduling.finish import claims_of, kept_rows, unkeepable
 from wainwright.scheduling.improve import Improver, trim
 from wainwright.scheduling.lots import Share, merged
 from wainwright.scheduling.meter import BudgetSpent, Meter
@@ -43,8 +43,13 @@ def solve(snapshot: Snapshot, pods: Sequence[Pod], now: datetime, budget: SolveB
         bound = bound_of(problem, allocation, packer, waiting, budget.bound_rounds)
         Improver(packer, meter).run(budget.improvement_units, bound)
         trim(packer)
+    kept = kept_rows(packer)
+    broken = unkeepable(packer, kept)
+    if broken:
+        give_up(packer, waiting, broken)
+        kept = kept_rows(packer)
     unplaced = [*problem.reading.unplaced, *_left_over(problem, allocation, packer, waiting, meter)]
-    claims = claims_of(packer)
+    claims = claims_of(packer, kept)
     relaxed: dict[PodUid, tuple[str, ...]] = {}
     for share, members in _placed(allocation):
         if share.relaxed:
@@ -103,6 +108,21 @@ def place(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> N
             packer.left[lot.index] = 0
     if any(batch.pods for batch in batches):
         _level(allocation, packer, batches)
+
+
+def give_up(packer: Packer, batches: Sequence[Batch], indices: Sequence[int]) -> None:
+    """Close bins that cannot become claims; their pods have no place."""
+    by_group = {batch.group.index: batch for batch in batches}
+    for index in indices:
+        contents = dict(packer.bins[index])
+        packer.dissolve(index)
+        for number, count in contents.items():
+            packer.left[number] = 0
+            for share, over in packer.lots[number].drop_last(count):
+                batch = by_group[share.group.index]
+                batch.pods = [*batch.pods, *over]
+                batch.blocked = ReasonCode.LIMITS
+                batch.blocked_by = "its limits leave no room for as many instance types as its minValues ask for"
 
 
 def _level(allocation: Allocation, packer: Packer, batches: Sequence[Batch]) -> None:

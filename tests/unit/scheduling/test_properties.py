@@ -21,19 +21,24 @@ from scheduling_builders import (
 )
 
 from wainwright.scheduling.checker import check
-from wainwright.scheduling.instance_types import OfferingKey
+from wainwright.scheduling.instance_types import Offering, OfferingKey
 from wainwright.scheduling.plan import SolveBudget
 from wainwright.scheduling.solver import solve
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 APPS = ("web", "db", "job")
+RESERVED = (
+    Offering(zone="zone-a", capacity_type="on-demand", price=0.5),
+    Offering(zone="zone-a", capacity_type="reserved", price=0.01, reservation_id="r", reservation_capacity=1),
+)
 TYPES = (
     a_type("m2", cpu=2, memory=4, price=0.1, capacity_types=("on-demand", "spot"), pods=6),
     a_type("m4", cpu=4, memory=8, price=0.195, capacity_types=("on-demand", "spot"), pods=12),
     a_type("r4", cpu=4, memory=16, price=0.22, zones=ZONES[:2]),
     a_type("m8", cpu=8, memory=16, price=0.38, capacity_types=("spot", "on-demand")),
     a_type("arm4", cpu=4, memory=8, price=0.16, arch="arm64"),
+    a_type("res8", cpu=8, memory=16, price=0.5, offerings=RESERVED),
     a_type("g4", cpu=4, memory=16, price=0.9, capacity={"example.com/gpu": 2}),
 )
 SELECTORS = (
@@ -48,6 +53,13 @@ SELECTORS = (
     {"ghost": "x"},
     {"karpenter.sh/nodepool": "p1"},
 )
+
+
+def preferring(zone):
+    term = {"weight": 5, "preference": {"matchExpressions": [requirement(ZONE, "In", zone)]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 RULES = (
     {},
     {},
@@ -64,6 +76,16 @@ RULES = (
     {"affinity": affinity_to("web", HOST, anti=True)},
     {"affinity": affinity_to("APP", anti=True, preferred=10)},
     {"affinity": affinity_to("web", HOST, preferred=3)},
+    {"topologySpreadConstraints": [zone_spread(1, "APP", key="karpenter.sh/capacity-type")]},
+    {"topologySpreadConstraints": [zone_spread(1, "APP", key="team"), zone_spread(1, "APP")]},
+    {"topologySpreadConstraints": [zone_spread(1, "APP", minDomains=4)]},
+    {"topologySpreadConstraints": [zone_spread(1, "APP", nodeTaintsPolicy="Honor", nodeAffinityPolicy="Ignore")]},
+    {"topologySpreadConstraints": [zone_spread(1, "APP")], "affinity": affinity_to("APP", HOST, anti=True)},
+    {"affinity": affinity_to("APP", "karpenter.sh/capacity-type")},
+    {"affinity": affinity_to("db", anti=True)},
+    {"affinity": affinity_to("APP", HOST)},
+    {"affinity": preferring("zone-b")},
+    {"affinity": preferring("zone-c") | affinity_to("APP", HOST, anti=True, preferred=2)},
 )
 TOLERATE = [{"key": "team", "operator": "Exists"}]
 
@@ -112,12 +134,17 @@ def clusters(draw, limits=True):
             demands.append(requirement("team", "In", "red", "blue"))
         if draw(st.integers(0, 5)) == 0:
             demands.append(requirement(ZONE, "NotIn", "zone-b"))
+        if limits and draw(st.integers(0, 7)) == 0:
+            demands.append(requirement("node.kubernetes.io/instance-type", "Exists", min_values=2))
+        taints = [{"key": "team", "value": "x", "effect": "NoSchedule"}] if draw(st.integers(0, 3)) == 0 else []
+        if draw(st.integers(0, 5)) == 0:
+            taints.append({"key": "soft", "effect": "PreferNoSchedule"})
         pools.append(
             a_pool(
                 name,
                 requirements=demands,
                 weight=draw(st.sampled_from((None, 1, 10))),
-                taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}] if draw(st.integers(0, 3)) == 0 else [],
+                taints=taints,
                 limits=draw(st.sampled_from(({}, {}, {"cpu": "9"}, {"nodes": "2"}))) if limits else {},
             )
         )
@@ -144,6 +171,7 @@ def clusters(draw, limits=True):
                 pods=running,
                 pool=draw(st.sampled_from(("p0", ""))),
                 accepts=draw(st.integers(0, 5)) > 0,
+                **({"in_flight": True, "initialized": False, "claim": f"c-{name}"} if draw(st.booleans()) else {}),
             )
         )
     sold_out = draw(st.sampled_from((frozenset(), frozenset({OfferingKey("spot", "*", "zone-a")}))))
@@ -153,6 +181,7 @@ def clusters(draw, limits=True):
         nodes=tuple(nodes),
         daemon_sets=(a_daemon_set(),) if draw(st.booleans()) else (),
         unavailable=sold_out,
+        reserved_mode=draw(st.sampled_from(("strict", "fallback"))) if limits else "fallback",
     )
 
 
