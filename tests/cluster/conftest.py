@@ -3,12 +3,24 @@
 import pytest
 
 from tests.cluster.system import RealSystem
+from tests.control_plane.assets import NAMES
+from tests.control_plane.plugin import PRODUCT, real_cluster_of
+
+RETRY_SECONDS = 2
+"""kube-scheduler's longest back-off here: tests need not wait for its ten seconds."""
 
 
-@pytest.fixture(scope="session")
-def systems(controlled_cluster):
+@pytest.fixture(scope="package")
+def real_cluster(request):
+    """With scheduler and controllers. Shared by the folder: take names of your own, and clear away what you made."""
+    with real_cluster_of(request.config, *NAMES, backoff_seconds=RETRY_SECONDS, audited=[PRODUCT]) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="package")
+def systems(real_cluster):
     """systems(binding): the running system that binds so; another one that runs is stopped first."""
-    if controlled_cluster.processes is None:
+    if real_cluster.processes is None:
         pytest.skip("a cluster that was given to us is not for provisioning nodes on")
     running = {}
 
@@ -16,7 +28,7 @@ def systems(controlled_cluster):
         if binding not in running:
             stop()
             settings = {"WAINWRIGHT_LAUNCH_BINDING": binding, "WAINWRIGHT_STACK_CATALOG": ""}
-            made = RealSystem(controlled_cluster, settings, launch_workers=2)
+            made = RealSystem(real_cluster, settings, launch_workers=2)
             running[binding] = made.start()
         return running[binding]
 

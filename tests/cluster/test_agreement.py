@@ -30,9 +30,9 @@ SOME = settings(
 )
 
 
-@pytest.fixture(scope="session")
-def staging(controlled_cluster):
-    return Staging(Api(controlled_cluster.kubeconfig))
+@pytest.fixture(scope="package")
+def staging(real_cluster):
+    return Staging(Api(real_cluster.kubeconfig))
 
 
 class Case:

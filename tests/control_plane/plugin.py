@@ -1,9 +1,10 @@
-"""Pytest plugin: the real cluster that tests marked `cluster` share, and at the end of a run what ran on it.
+"""Pytest plugin: the real clusters that tests marked `cluster` share, and at the end of a run what ran on them.
 
-It is the one of $WAINWRIGHT_TEST_KUBECONFIG, else a control plane of our own, started when a test first asks for it.
-Without binaries such tests skip with the line that says how to get them; where CI is set, that fails the run.
+They are the one of $WAINWRIGHT_TEST_KUBECONFIG, else of our own, started when a test first asks for them. Without
+binaries such tests skip with the line that says how to get them; where CI is set, that fails the run.
 """
 
+import contextlib
 import os
 import ssl
 from collections import Counter
@@ -21,8 +22,6 @@ PRODUCT = "system:serviceaccount:kube-system:wainwright"
 """Who the product is where it runs with the roles of config/rbac."""
 
 API_SERVER = ("etcd", "kube-apiserver")
-RETRY_SECONDS = 2
-"""kube-scheduler's longest back-off in the shared cluster: tests need not wait for its ten seconds."""
 
 
 class RealCluster:
@@ -52,37 +51,29 @@ def found_assets(*names):
         pytest.skip(str(missing))
 
 
-@pytest.fixture(scope="session")
-def real_cluster(request):
-    """Shared by all tests marked `cluster`: take names of your own, and clear away what you made."""
+@contextlib.contextmanager
+def real_cluster_of(config, *names, **options):
+    """A RealCluster with the processes of these names. options: of the ControlPlane, where we start one."""
     given = os.environ.get("WAINWRIGHT_TEST_KUBECONFIG")
+    account = config.stash[ACCOUNTS]
     if given:
-        cluster = RealCluster(given, "WAINWRIGHT_TEST_KUBECONFIG")
-        request.config.stash[ACCOUNTS].cluster = cluster
-        yield cluster
+        account.cluster = RealCluster(given, "WAINWRIGHT_TEST_KUBECONFIG")
+        yield account.cluster
         return
-    binaries = found_assets(*API_SERVER)
-    processes = ControlPlane(binaries, backoff_seconds=RETRY_SECONDS, audited=[PRODUCT]).start()
-    cluster = RealCluster(processes.kubeconfig, binaries.origin, processes)
-    request.config.stash[ACCOUNTS].cluster = cluster
-    yield cluster
-    processes.stop()
+    binaries = found_assets(*names)
+    processes = ControlPlane(binaries, names=names, **options).start()
+    try:
+        account.cluster = RealCluster(processes.kubeconfig, binaries.origin, processes)
+        yield account.cluster
+    finally:
+        processes.stop()
 
 
 @pytest.fixture(scope="session")
-def controlled_cluster(real_cluster):
-    """The same, with kube-scheduler and kube-controller-manager at work."""
-    if real_cluster.processes is not None:
-        found_assets(*assets.NAMES)
-    return real_cluster
-
-
-@pytest.fixture
-def own_processes(real_cluster):
-    """The processes of the shared cluster, for tests that stop some of them (and start them again)."""
-    if real_cluster.processes is None:
-        pytest.skip("the processes of a cluster that was given to us are left alone")
-    return real_cluster.processes
+def real_api_server(request):
+    """An API server alone: no controller and no scheduler writes beside the tests."""
+    with real_cluster_of(request.config, *API_SERVER) as cluster:
+        yield cluster
 
 
 class Account:

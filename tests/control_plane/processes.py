@@ -1,6 +1,4 @@
-"""A control plane on loopback: etcd, kube-apiserver and, where they are there, kube-scheduler and
-kube-controller-manager, with certificates and tokens of its own. RBAC is on.
-"""
+"""A control plane on loopback, or an API server alone, with certificates and tokens of its own. RBAC is on."""
 
 import contextlib
 import json
@@ -15,6 +13,7 @@ import urllib3
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.control_plane.assets import NAMES
 from wainwright.clock import SystemClock
 from wainwright.sim.apiserver.certificates import issue, kubeconfig, write_private
 from workers.children import Child
@@ -35,14 +34,15 @@ class ControlPlaneError(Exception):
 class ControlPlane:
     """One control plane in a folder of its own. Made by `start`, ended by `stop`; single processes by name.
 
+    names: which processes it consists of; all, or etcd and kube-apiserver.
     heartbeats: whether nodes need them (a kubelet, simulated or not, renews leases); without, nodes stay as they are.
     flow_control: API priority and fairness and the limits on requests in flight; off for load tests.
     backoff_seconds: longest time after which kube-scheduler looks at an unschedulable pod again (10 by default there).
     audited: names of users whose requests are on record (`requests_of`).
     """
 
-    def __init__(self, assets, *, heartbeats=False, flow_control=True, backoff_seconds=10, audited=()):
-        self.assets = assets
+    def __init__(self, assets, *, names=NAMES, heartbeats=False, flow_control=True, backoff_seconds=10, audited=()):
+        self.assets, self._names = assets, names
         self.folder = Path(tempfile.mkdtemp(prefix="wainwright-control-plane-"))
         shared = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
         self.data = Path(tempfile.mkdtemp(prefix="wainwright-etcd-", dir=shared))
@@ -170,13 +170,13 @@ class ControlPlane:
         return [str(self.assets[name]), *flags]
 
     def start(self):
-        """All that there are binaries for; ready to be used when this returns. Raises ControlPlaneError."""
+        """Ready to be used when this returns. Raises ControlPlaneError, with nothing left running."""
         try:
             self.start_process("etcd")
             self.start_process("kube-apiserver")
             self._until("kube-apiserver", self.is_ready)
             for name in ("kube-controller-manager", "kube-scheduler"):
-                if self.assets.has(name):
+                if name in self._names:
                     self.start_process(name)
             self._until("kube-apiserver", self._has_default_account)
         except BaseException:

@@ -20,7 +20,7 @@ def server(request):
 @pytest.fixture(scope="session")
 def kubeconfig(server, request):
     if server == "real":
-        yield request.getfixturevalue("real_cluster").kubeconfig
+        yield request.getfixturevalue("real_api_server").kubeconfig
         return
     cluster = EmbeddedCluster().start()
     yield cluster.kubeconfig
