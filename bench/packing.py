@@ -1,7 +1,8 @@
-"""The solver by itself: upstream's benchmark mix and preferences, golden scenarios, a production trace; price and bound.
+"""The solver by itself: upstream's benchmark mix and preferences, golden scenarios, a production trace.
 
-One thread, no server, seconds of CPU (on a machine with nothing else to do: of the clock). Upstream: Karpenter v1.13's scheduler on two cores, as recorded in the golden data. Seconds are
-the best of the runs; `in place` is the same without the time spent on making the plan cheaper and on the bound.
+One thread, no server, seconds of CPU (on a machine with nothing else to do: of the clock), the best of the runs.
+Upstream: Karpenter v1.13's scheduler on two cores, as recorded in the golden data. `in place` leaves out the time
+spent on making the plan cheaper and on the bound.
 """
 
 from __future__ import annotations
