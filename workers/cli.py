@@ -94,6 +94,7 @@ def up(
         watchers=watchers,
         launch_workers=launch_workers,
         beats=beats,
+        push=True,
         redis_port=redis_port,
         api_port=api_port,
     )
@@ -113,7 +114,8 @@ def up(
             f"  wainwright status --watch          pools, windows, plans, nodes\n"
             f"  wainwright pod default/NAME        what was decided for a pod, and why\n"
             f"  redis-cli -u {stack.settings.redis.url} KEYS 'wainwright:*'    (docs/redis.md)\n\n"
-            f"Redis {stack.settings.redis.url}   cloud {stack.settings.cloud.url}   logs {stack.folder / 'logs'}",
+            f"Redis {stack.settings.redis.url}   cloud {stack.settings.cloud.url}   logs {stack.folder / 'logs'}\n"
+            f"load of pod autoscalers: POST http://127.0.0.1:{stack.settings.autoscaling.push_port}/v1/load",
             soft_wrap=True,
         )
         known: dict[str, int] = {}

@@ -34,12 +34,15 @@ class StackError(Exception):
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the embedded stack consists of. port numbers: 0 is any free one."""
+    """What the embedded stack consists of. push: the endpoint that takes load over HTTP. port numbers: 0 is any free
+    one.
+    """
 
     folder: Path
     watchers: int = 1
     launch_workers: int = 1
     beats: int = 1
+    push: bool = False
     redis_port: int = 0
     api_port: int = 0
 
@@ -59,6 +62,9 @@ class Stack:
                 "redis": settings.redis.model_copy(update={"url": f"redis://127.0.0.1:{redis_port}/0"}),
                 "kube": settings.kube.model_copy(update={"kubeconfig": str(self.kubeconfig), "context": ""}),
                 "cloud": settings.cloud.model_copy(update={"url": f"http://127.0.0.1:{cloud_port}"}),
+                "autoscaling": settings.autoscaling.model_copy(
+                    update={"push_listen": "127.0.0.1", "push_port": free_port()} if options.push else {}
+                ),
             }
         )
         self._redis_port, self._cloud_port = redis_port, cloud_port
@@ -148,6 +154,7 @@ class Stack:
         roles += [(f"launch-{n}", ("workers.worker", "launch")) for n in range(1, self.options.launch_workers + 1)]
         roles += [("tick", ("workers.worker", "tick", "collect"))]
         roles += [(f"beat-{n}", ("workers.beat",)) for n in range(1, self.options.beats + 1)]
+        roles += [("push", ("workers.push",))] if self.options.push else []
         for name, command in roles:
             self._python(name, *command, "--exit-with-parent")
         return len(roles)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import signal
 import sys
@@ -31,7 +30,7 @@ from wainwright.provisioning.objects import adoptions
 from wainwright.provisioning.policy import LaunchPolicy
 from wainwright.provisioning.provisioner import Provisioner
 from workers.celery_app import make_app
-from workers.process import end_with_parent, set_up_logging, settings_or_exit, show_life
+from workers.process import end_with_parent, set_up_logging, settings_or_exit, show_life, tune_garbage_collector
 
 logger = logging.getLogger(__name__)
 
@@ -133,13 +132,6 @@ def run(settings: Settings, kube: KubeClient, stopping: threading.Event) -> None
     intake_chores.stop()
     pool_chores.stop()
     store.close()
-
-
-def tune_garbage_collector() -> None:
-    """Our structs hold no cycles, and decoding makes many objects: looking for cycles would be most of the cost."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
 
 
 def karpenter_at_work(kube: KubeClient, stopping: threading.Event, clock: Clock) -> str:

@@ -12,7 +12,7 @@ from celery import signals
 from config.celery import QUEUES
 from tasks import context
 from workers.celery_app import make_app
-from workers.process import end_with_parent, set_up_logging, settings_or_exit, show_life
+from workers.process import end_with_parent, set_up_logging, settings_or_exit, show_life, tune_garbage_collector
 
 SOLVE_PROCESSES = 1
 """One solve runs at a time for the whole cluster; more solve workers are standby on other hosts."""
@@ -44,6 +44,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
     @signals.worker_ready.connect(weak=False)
     def _ready(**_: object) -> None:
+        if pool == "threads":
+            tune_garbage_collector()
         show_life(context.make_store(settings), role)
 
     @signals.worker_shutting_down.connect(weak=False)

@@ -52,7 +52,7 @@ class Composition:
         self.folder = Path(folder)
         self.content = read_composition()
         self.services = enabled(self.content, profiles)
-        self.ports = {6379: free_port(), 8182: free_port(), 6443: free_port()}
+        self.ports = {6379: free_port(), 8182: free_port(), 8183: free_port(), 6443: free_port()}
         """By the port inside of containers."""
 
     def command(self, name):

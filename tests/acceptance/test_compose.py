@@ -21,7 +21,7 @@ from wainwright.kube.config import load_config
 from wainwright.kube.resources import PODS
 from workers.children import Children
 
-OURS = ("watcher", "window", "solve", "launch", "collect", "tick", "beat", "cluster", "cloud")
+OURS = ("watcher", "window", "solve", "launch", "collect", "tick", "push", "beat", "cluster", "cloud")
 
 
 def until(what, is_so, seconds, children):
@@ -89,7 +89,7 @@ def is_healthy(composition, name):
 @pytest.mark.slow
 def test_docker_compose_up_alone_shows_it_work(running):
     composition, children, client = running
-    roles = {"watcher": 2, "window": 1, "solve": 2, "launch": 1, "collect": 1, "tick": 1, "beat": 2}
+    roles = {"watcher": 2, "window": 1, "solve": 2, "launch": 1, "collect": 1, "tick": 1, "push": 1, "beat": 2}
 
     def everyone_shows_life():
         names = [key.removeprefix("wainwright:worker:").split("@")[0] for key in client.keys("wainwright:worker:*")]
