@@ -123,7 +123,7 @@ def test_bodies_that_are_no_objects(api, pods, body):
     ],
 )
 def test_json_patches_that_do_not_work(api, pods, patch):
-    api.post(pods, a_pod("a"))
+    api.post(pods, a_pod("a", schedulerName="nobody"))
     before = api.get(f"{pods}/a").body
     answer = api.patch(f"{pods}/a", patch, media=JSON_PATCH)
     assert answer.status in (400, 422), answer.body

@@ -55,7 +55,7 @@ def test_apply_get_describe_delete(kubectl):
     assert kubectl("get", "pods", "-o", "jsonpath={.items[0].spec.restartPolicy}") == "Always"
     described = kubectl("describe", "pod", "web")
     assert "Node-Selectors:" in described
-    assert "QoS Class:        BestEffort" in described
+    assert "BestEffort" in described
     assert 'pod "web" deleted' in kubectl("delete", "pod", "web")
     assert 'pods "web" not found' in kubectl("get", "pod", "web", fails=True)
 

@@ -67,7 +67,7 @@ def test_leases_carry_microseconds(client, namespace):
 
 def test_watch(client, namespace):
     version = client.core.list_namespaced_pod(namespace).metadata.resource_version
-    client.core.create_namespaced_pod(namespace, a_pod("web"))
+    client.core.create_namespaced_pod(namespace, a_pod("web", schedulerName="nobody"))
     client.core.delete_namespaced_pod("web", namespace)
     watch, found = client.watch(), []
     for event in watch.stream(client.core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=2):

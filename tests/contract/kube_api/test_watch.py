@@ -151,11 +151,11 @@ def test_watch_over_all_namespaces(api, config_maps, unique):
     assert told(watch.take(1)) == [("ADDED", "a")]
 
 
-def test_five_watchers_see_every_event(api, config_maps):
-    version = current(api, config_maps)
-    watches = [api.watch(config_maps, resourceVersion=version, seconds=20) for _ in range(5)]
+def test_five_watchers_see_every_event(api, leases):
+    version = current(api, leases)
+    watches = [api.watch(leases, resourceVersion=version, seconds=20) for _ in range(5)]
     for number in range(200):
-        api.post(config_maps, a_config_map(f"m{number:03}"))
+        api.post(leases, {"metadata": {"name": f"m{number:03}"}, "spec": {}})
     wanted = [("ADDED", f"m{number:03}") for number in range(200)]
     for watch in watches:
         assert told(watch.take(200)) == wanted
