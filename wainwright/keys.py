@@ -155,8 +155,8 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "plan:<id>",
         "hash",
         "record",
-        "A plan: created_ms, batches, plan (JSON), input (key of its input), price, worst_price, lower_bound, pods, claims, "
-        "unplaced, take_ms, read_ms, decode_ms, prepare_ms, solve_ms, fence, catalogs. Kept a day",
+        "A plan: created_ms, batches, plan (JSON), input (key of its input), price, worst_price, lower_bound, pods, "
+        "claims, unplaced, take_ms, read_ms, decode_ms, prepare_ms, solve_ms, fence, catalogs. Kept a day",
         "HGETALL {}plan:<id>",
     ),
     KeySpec(
@@ -233,6 +233,14 @@ KEY_SPECS: tuple[KeySpec, ...] = (
         "launch",
         "Offerings without capacity: `capacity type/instance type/zone`, score until when",
         "ZRANGE {}unavailable 0 -1 WITHSCORES",
+    ),
+    KeySpec(
+        "refused",
+        "hash",
+        "launch",
+        "NodePools whose launches the cloud refused for good: UID → JSON {reason, message, until_ms}; until then "
+        "nothing is planned for them",
+        "HGETALL {}refused",
     ),
     KeySpec(
         "pod:<namespace>/<name>",
@@ -394,6 +402,7 @@ class Keys:
         self.view_meta = prefix + "view:meta"
         self.view_pending = prefix + "view:pending"
         self.unavailable = prefix + "unavailable"
+        self.refused = prefix + "refused"
         self.decisions = prefix + "decisions"
         self.kpa_specs = prefix + "kpa:specs"
         self.kpa_push = prefix + "kpa:push"

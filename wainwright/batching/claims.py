@@ -429,6 +429,10 @@ class ClaimRecords:
     def remember_unavailable(self, offerings: Iterable[OfferingKey], *, for_ms: int) -> None:
         self._store.run("offerings_unavailable", for_ms, *(str(offering) for offering in offerings))
 
+    def remember_refused(self, node_pool_uid: str, reason: str, message: str, *, for_ms: int) -> None:
+        """The cloud refused a launch for this NodePool for good: nothing is planned for it meanwhile."""
+        self._store.run("pool_refused", node_pool_uid, for_ms, reason, message)
+
     def unavailable(self) -> frozenset[OfferingKey]:
         """Offerings without capacity now."""
         members = self._store.run("offerings_read")

@@ -97,7 +97,7 @@ class Launcher:
 
     def _wait_ms(self, error: Exception) -> int:
         if isinstance(error, Throttled):
-            return round(error.retry_after_seconds * 1000)
+            return min(round(error.retry_after_seconds * 1000), milliseconds(self._policy.longest_wait))
         if isinstance(error, TemporaryError) and error.retry_after is not None:
             return round(error.retry_after * 1000)
         return milliseconds(self._policy.retry)

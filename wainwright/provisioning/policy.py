@@ -18,18 +18,23 @@ class LaunchPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     deadline: how long a claim may go without an instance; ready_deadline: without a Ready node, from its launch.
     unavailable: how long an offering without capacity is not asked for again. nomination: how long room on a ready node
-    is kept for pods that kube-scheduler is to bind. retry: wait after an error that somebody else must heal. poll: wait
-    between looks at something that goes on by itself (an instance that ends, pods that leave).
+    is kept for pods that kube-scheduler is to bind. refused: how long a NodePool gets no claims after the cloud refused
+    one for good: without it, its pods would be planned for it and refused again, several times a second. retry: wait
+    after an error that somebody else must heal. poll: wait between looks at something that goes on by itself (an
+    instance that ends, pods that leave). longest_wait: even if the cloud asks to be left alone for longer, so that a
+    claim nobody wants any more is noticed.
     """
 
     binding: Literal["direct", "scheduler"] = "direct"
     deadline: timedelta = timedelta(minutes=5)
     ready_deadline: timedelta = timedelta(minutes=15)
     unavailable: timedelta = timedelta(minutes=3)
+    refused: timedelta = timedelta(minutes=1)
     nomination: timedelta = timedelta(seconds=20)
     request_lifetime: timedelta = REQUEST_LIFETIME
     retry: timedelta = timedelta(seconds=2)
     poll: timedelta = timedelta(seconds=1)
+    longest_wait: timedelta = timedelta(seconds=30)
 
     @property
     def request_ms(self) -> int:

@@ -55,6 +55,7 @@ class ClusterReader:
             pipe.hgetall(keys.view_meta)
             pipe.hgetall(keys.planned)
             pipe.zrange(keys.unavailable, 0, -1, withscores=True)
+            pipe.hgetall(keys.refused)
             for kind in SOLVE_KINDS:
                 pipe.hgetall(keys.view(kind))
             store.queue(pipe, "claims_read")
@@ -63,7 +64,7 @@ class ClusterReader:
 
     def decode(self, answers: list[Any]) -> ClusterState:
         """What `fetch` answered, as structs. Raises ViewNotReady with the reason."""
-        (seconds, microseconds), meta, planned, unavailable, *kinds, claims = answers
+        (seconds, microseconds), meta, planned, unavailable, refused, *kinds, claims = answers
         now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         check_view(_text(meta), now_ms)
         objects = {kind: self._decode(kind, raw) for kind, raw in zip(SOLVE_KINDS, kinds, strict=True)}
@@ -86,6 +87,7 @@ class ClusterReader:
             unavailable=frozenset(
                 OfferingKey(*member.decode().split("/", 2)) for member, until in unavailable if until > now_ms
             ),
+            refused=_refused(refused, now_ms),
         )
 
     def _decode(self, kind: str, raw: Mapping[bytes, bytes]) -> tuple[Any, ...]:
@@ -121,6 +123,23 @@ def _status(phase: str) -> PodStatus:
 
 def _text(raw: Mapping[bytes, bytes]) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in raw.items()}
+
+
+class _Refusal(msgspec.Struct):
+    reason: str
+    message: str
+    until_ms: float
+
+
+def _refused(entries: Mapping[bytes, bytes], now_ms: int) -> dict[str, str]:
+    """Sentences by UID of NodePool, for those that are refused still."""
+    found = {uid.decode(): msgspec.json.decode(text, type=_Refusal) for uid, text in entries.items()}
+    return {
+        uid: f"the cloud refused its last launch for good ({refusal.reason}: {refusal.message}); it is asked again in "
+        f"{(refusal.until_ms - now_ms) / 1000:.0f} s at the earliest"
+        for uid, refusal in sorted(found.items())
+        if refusal.until_ms > now_ms
+    }
 
 
 def _claim(name: bytes, flat: list[bytes]) -> ClaimState:

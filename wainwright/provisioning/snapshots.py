@@ -40,7 +40,9 @@ class ClaimState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was read in one atomic step. planned: pod UID → `claim/NAME` or `node/NAME`."""
+    """Everything that was read in one atomic step. planned: pod UID → `claim/NAME` or `node/NAME`. refused: UID of a
+    NodePool whose launches the cloud refuses → why.
+    """
 
     epoch: str
     version: int
@@ -58,6 +60,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[ClaimState, ...] = ()
     planned: dict[PodUid, str] = {}
     unavailable: frozenset[OfferingKey] = frozenset()
+    refused: dict[str, str] = {}
 
 
 def usable_node_pools(node_pools: Iterable[NodePool]) -> tuple[NodePool, ...]:

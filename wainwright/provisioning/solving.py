@@ -184,6 +184,9 @@ class SolvePass:
         refusals: list[Reason] = []
         usable = usable_node_pools(state.node_pools)
         for pool in usable:
+            if why := state.refused.get(pool.metadata.uid):
+                refusals.append(Reason(where=f"nodepool/{pool.name}", code=ReasonCode.OFFERING, message=why))
+                continue
             try:
                 catalogs[pool.name] = self._cloud.instance_types(pool)
                 pools.append(pool)

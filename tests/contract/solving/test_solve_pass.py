@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import fake_store
 from tests.contract.solving.world import World, a_node_pool, a_pod
+from wainwright.batching.claims import ClaimRecords
 from wainwright.batching.locks import SOLVE_LEASE_MS, Lock
 from wainwright.clock import SystemClock
 from wainwright.cloud.errors import NodeClassNotReady
@@ -231,6 +232,25 @@ def test_a_node_pool_whose_node_class_is_missing_is_named_in_the_reasons(world):
     assert world.solve().unplaced == 1
     reasons = json.loads(world.redis.hget(world.keys.retries, "uid-a"))["reasons"]
     assert any("SimulatedNodeClass general does not exist" in reason["message"] for reason in reasons)
+
+
+def test_a_node_pool_whose_launches_the_cloud_refuses_is_left_out_for_a_while(world):
+    """Regression: its pods were planned for it again at once, and refused again, twenty claims in ten seconds."""
+    world.use(a_node_pool("second"))
+    records = ClaimRecords(world.store)
+    records.remember_refused("uid-general", "UnauthorizedOperation", "you may not", for_ms=60_000)
+    world.closed_batch(a_pod("a"), name="batch-1")
+    world.solve()
+    [claim] = world.hints.launched
+    assert world.redis.hget(world.keys.claim(claim), "nodepool") == "second"
+    records.remember_refused("uid-second", "UnauthorizedOperation", "nor here", for_ms=60_000)
+    world.closed_batch(a_pod("b", cpu="30"), name="batch-2")
+    assert world.solve().unplaced == 1
+    reasons = {r["where"]: r["message"] for r in json.loads(world.redis.hget(world.keys.retries, "uid-b"))["reasons"]}
+    assert "refused its last launch for good (UnauthorizedOperation: nor here)" in reasons["nodepool/second"]
+    records.remember_refused("uid-general", "UnauthorizedOperation", "you may not", for_ms=0)
+    world.closed_batch(a_pod("c", cpu="30"), name="batch-3")
+    assert world.solve().claims == 1
 
 
 def test_a_broken_pod_never_stops_the_others(world):

@@ -205,7 +205,18 @@ def test_a_request_refused_for_good_fails_with_its_reason_on_the_object(world):
         ("False", "UnauthorizedOperation", "you may not")
     ]
     assert world.events.of("NodeClaimFailed") == [("NodeClaimFailed", claim, "UnauthorizedOperation: you may not")]
+    assert len(world.redis.hgetall("wainwright:refused")) == 1, "its NodePool gets no claims for a while"
     world.settle()
+
+
+def test_however_long_the_cloud_asks_to_wait_the_claim_is_looked_at_again(world):
+    """A quarter of an hour without a look would leave a claim that nobody wants any more, and its NodeClaim, there."""
+    world.pods("a")
+    [claim] = world.planned()
+    world.cloud.next_errors = [Throttled(900.0)]
+    assert world.parts.launcher.launch(claim) is Outcome.WAITING
+    next_ms = int(world.redis.hget(f"wainwright:claim:{claim}", "next_ms"))
+    assert next_ms - world.store.now_ms() <= 30_000
 
 
 @pytest.mark.parametrize(
