@@ -3,6 +3,8 @@
 import re
 import signal
 
+import pytest
+
 from tests.acceptance.builders import a_deployment, a_node_pool, a_pod
 from wainwright.keys import KEY_SPECS
 
@@ -10,6 +12,7 @@ TYPES = {"hash": "hash", "stream": "stream", "sorted set": "zset", "set": "set",
 
 SELDOM = {
     "dead",  # only what cannot be parsed, or kills its worker
+    "refused",  # only NodePools that the cloud refuses
     "lock:<name>",  # for the moment in which somebody holds it
     "window:<nodepool>",
     "windows",
@@ -46,8 +49,34 @@ def walk(system, seen):
             seen[key.removeprefix(prefix)] = kind
 
 
-def test_every_key_of_a_live_stack_is_documented(system):
-    """Walked while all sorts of things happen: nodes bought and shared, pods that wait, offerings sold out."""
+def an_autoscaler(name):
+    """On load that is pushed; its Deployment begins with no pods."""
+    return {
+        "apiVersion": "autoscaling.wainwright.dev/v1alpha1",
+        "kind": "PodAutoscaler",
+        "metadata": {"name": name, "annotations": {"autoscaling.knative.dev/target": "10"}},
+        "spec": {"scaleTargetRef": {"name": name}, "metrics": [{"type": "push"}]},
+    }
+
+
+@pytest.fixture
+def autoscaled(system):
+    """One Deployment that has load and one that has none; called again and again, it reports both."""
+    system.apply(*(a_deployment(name, 0, cpu="100m") for name in ("loaded", "idle")))
+    system.apply(*(an_autoscaler(name) for name in ("loaded", "idle")))
+
+    def report():
+        for name, value in (("loaded", 5), ("idle", 0)):
+            fields = {"pa": f"default/{name}", "value": value}
+            system.redis(lambda redis, fields=fields: redis.xadd(system.keys.kpa_push, fields, maxlen=1000))
+
+    yield report
+    for name in ("loaded", "idle"):
+        system.delete("PodAutoscaler", name)
+
+
+def test_every_key_of_a_live_stack_is_documented(system, autoscaled):
+    """Walked while all sorts of things happen: nodes bought and shared, pods that wait, offerings sold out, load."""
     seen = {}
     system.cloud("PUT", "/v1/faults", {"sold_out": [{"instance_type": "c6a.large", "zone": "us-east-1a"}]})
     system.apply(
@@ -80,10 +109,11 @@ def test_every_key_of_a_live_stack_is_documented(system):
         system.kill("launch-2", signal.SIGCONT)
 
     def settled():
+        autoscaled()
         walk(system, seen)
-        return len(system.running()) == 8
+        return len(system.running()) == 9 and "kpa:zero" in seen
 
-    system.wait("all that fit run", settled, 30, pause=0.02)
+    system.wait("all that fit run", settled, 40, pause=0.02)
     walk(system, seen)
     undocumented = sorted(key for key in seen if pattern_of(key) is None)
     assert not undocumented, f"keys without a KeySpec in wainwright/keys.py: {undocumented}"
