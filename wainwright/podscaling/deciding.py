@@ -272,7 +272,8 @@ class ShardDecider:
             if base.folded >= oldest[one.shard]:
                 new = _behind(base.folded, read.inboxes[one.shard], one.key)
             sources = folded(base.sources, new, one.spec, one.sources, second)
-            begun.append(base._replace(folded=max(base.folded, newest[one.shard]), sources=sources))
+            up_to = max(base.folded, newest[one.shard])
+            begun.append(_Begun(base.uid, up_to, base.state, sources, base.back_ms))
         return begun
 
     def _begun(self, one: Autoscaler, stored: Record | None, facts: TargetFacts, as_of: datetime) -> _Begun:

@@ -162,6 +162,11 @@ def together(sources: Mapping[str, SourceRecord], spec: DeciderSpec) -> Windows:
 
 def missing(sources: Mapping[str, SourceRecord], declared: Collection[str], second: int) -> tuple[str, ...]:
     """Declared sources that cannot be read now: their last attempt failed, or nothing came for SILENT_SECONDS."""
+    if len(declared) == len(sources) == 1:
+        (name,), ((found, one),) = declared, sources.items()
+        if name == found:
+            last_s = one.last_s
+            return (name,) if one.failed_s > last_s or second - last_s > SILENT_SECONDS else ()
     newest: dict[str, int] = {}
     failed: dict[str, int] = {}
     for name, one in sources.items():

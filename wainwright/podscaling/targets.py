@@ -7,7 +7,7 @@ ticks, every few seconds.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final
 
@@ -32,34 +32,16 @@ ASK_AGAIN_SECONDS: Final = 4.0
 
 class TargetFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """exists: None when that cannot be told. replicas: wanted now. ready: pods that are Ready; None: cannot tell.
-    selector: as in a list of pods; empty: unknown. problem: why nothing can be told or done.
+    problem: why nothing can be told or done.
     """
 
     exists: bool | None
     replicas: int = 0
     ready: int | None = None
-    selector: str = ""
     problem: str = ""
 
 
 UNKNOWN: Final = TargetFacts(exists=None, problem="not asked yet")
-
-
-def selector_text(workload: Workload) -> str:
-    """The selector as a list of pods takes it."""
-    selector = workload.spec.selector
-    if selector is None:
-        return ""
-    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    for one in selector.match_expressions:
-        match one.operator:
-            case "In" | "NotIn":
-                parts.append(f"{one.key} {one.operator.lower()} ({','.join(one.values)})")
-            case "Exists":
-                parts.append(one.key)
-            case _:
-                parts.append(f"!{one.key}")
-    return ",".join(parts)
 
 
 _WORKLOADS: Final = msgspec.json.Decoder(Workload)
@@ -70,12 +52,7 @@ def viewed_facts(text: bytes | None, target: TargetKey) -> TargetFacts:
     if text is None:
         return TargetFacts(exists=False, ready=0, problem=f"{target} does not exist in {target.namespace}")
     workload = _WORKLOADS.decode(text)
-    return TargetFacts(
-        exists=True,
-        replicas=workload.wanted_replicas,
-        ready=workload.status.ready_replicas,
-        selector=selector_text(workload),
-    )
+    return TargetFacts(exists=True, replicas=workload.wanted_replicas, ready=workload.status.ready_replicas)
 
 
 class ScaleClient:
@@ -133,9 +110,9 @@ class ScaleClient:
         try:
             pods, _ = self._kube.list(PODS, Pod, namespace=target.namespace, label_selector=selector)
         except (KubeError, KubeUnavailable) as error:
-            return TargetFacts(exists=True, replicas=scale.spec.replicas, selector=selector, problem=str(error))
+            return TargetFacts(exists=True, replicas=scale.spec.replicas, problem=str(error))
         ready = sum(pod.is_ready for pod in pods)
-        return TargetFacts(exists=True, replicas=scale.spec.replicas, ready=ready, selector=selector)
+        return TargetFacts(exists=True, replicas=scale.spec.replicas, ready=ready)
 
 
 class OtherTargets:
@@ -179,7 +156,3 @@ class OtherTargets:
         with self._lock:
             self._facts[target] = (self._clock.monotonic_seconds(), facts)
             self._asking.discard(target)
-
-
-def ready_pods(pods: Sequence[Pod]) -> list[Pod]:
-    return [pod for pod in pods if pod.is_ready and pod.status.pod_ip]
