@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_misspelt_variable_is_told_with_the_likely_right_name():
-    with pytest.raises(SettingsError, match="IDEL_SECONDS=2: there is no such setting; did you mean .*IDLE_SECONDS"):
+    with pytest.raises(SettingsError, match=r"IDEL_SECONDS=2: there is no such setting; did you mean .*IDLE_SECONDS"):
         load_settings({"WAINWRIGHT_BATCHING_IDEL_SECONDS": "2"})
 
 
@@ -36,7 +36,7 @@ def test_every_fault_is_told_at_once_with_variable_and_value():
 
 def test_a_fault_between_two_fields_names_both():
     given = {"WAINWRIGHT_BATCHING_IDLE_SECONDS": "20", "WAINWRIGHT_BATCHING_MAX_SECONDS": "5"}
-    with pytest.raises(SettingsError, match="IDLE_SECONDS=20, .*MAX_SECONDS=5: idle_seconds 20 must not exceed"):
+    with pytest.raises(SettingsError, match=r"IDLE_SECONDS=20, .*MAX_SECONDS=5: idle_seconds 20 must not exceed"):
         load_settings(given)
 
 
