@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: docs help setup demo up test unit check control-plane bench format lock clean
+.PHONY: test-cluster docs help setup demo up test unit check control-plane bench format lock clean
 
 help:  ## What each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -36,8 +36,11 @@ check: $(READY)  ## Format, lint, types and import contracts
 unit: $(READY)  ## The quick tests only
 	@$(BIN)/pytest tests/unit
 
-test: check  ## What CI runs: make check, then every test
-	@$(BIN)/pytest tests
+test: check  ## What CI runs: make check, then every test that needs no real control plane
+	@$(BIN)/pytest tests -m "not cluster"
+
+test-cluster: control-plane  ## The tests marked `cluster`, on a real Kubernetes control plane
+	@$(BIN)/pytest tests -m cluster
 
 control-plane: $(READY)  ## Build the Kubernetes control plane that tests marked `cluster` run on (once; about five minutes)
 	@$(BIN)/python -m tests.control_plane.build

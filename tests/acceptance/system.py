@@ -150,7 +150,7 @@ class System:
 
         return self.wait(f"{count} pods of {selector or 'all'} run", enough, seconds)
 
-    def tidy(self):
+    def tidy(self, seconds=40):
         """Takes away all workloads, NodePools and nodes, and waits until they are gone."""
         self.cloud("DELETE", "/v1/faults")
         for kind in ("Deployment", "Job", "DaemonSet", "NodePool", "SimulatedNodeClass"):
@@ -168,7 +168,7 @@ class System:
                 self.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_seconds=0)
             return not any(left.values()) and not self.live_instances()
 
-        self.wait("everything of the test is gone", is_gone, 40)
+        self.wait("everything of the test is gone", is_gone, seconds)
 
     # The cloud --------------------------------------------------------------------------------------------------------
 

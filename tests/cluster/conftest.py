@@ -17,42 +17,65 @@ def real_cluster(request):
         yield cluster
 
 
+SETTINGS = {
+    "WAINWRIGHT_STACK_CATALOG": "",
+    "WAINWRIGHT_BATCHING_IDLE_SECONDS": "1",
+    "WAINWRIGHT_BATCHING_MAX_SECONDS": "10",
+    # What kube-scheduler could not do as planned is planned anew after these.
+    "WAINWRIGHT_LAUNCH_NOMINATION_SECONDS": "5",
+    "WAINWRIGHT_WATCHER_RESYNC_SECONDS": "5",
+}
+
+
+class Systems:
+    """The system that runs, one at a time. What a test made is cleared away before the next one needs a system."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+        self._binding, self._running = "", None
+
+    def get(self, binding):
+        if self._running is not None:
+            self._running.tidy()
+        if binding != self._binding:
+            self.stop()
+            settings = {**SETTINGS, "WAINWRIGHT_LAUNCH_BINDING": binding}
+            self._binding, self._running = binding, RealSystem(self._cluster, settings, launch_workers=2)
+            self._running.start()
+        return self._running
+
+    def stop(self):
+        running, self._running, self._binding = self._running, None, ""
+        if running is not None:
+            running.stop()
+
+
 @pytest.fixture(scope="package")
 def systems(real_cluster):
-    """systems(binding): the running system that binds so; another one that runs is stopped first."""
     if real_cluster.processes is None:
         pytest.skip("a cluster that was given to us is not for provisioning nodes on")
-    running = {}
-
-    def system(binding):
-        if binding not in running:
-            stop()
-            settings = {"WAINWRIGHT_LAUNCH_BINDING": binding, "WAINWRIGHT_STACK_CATALOG": ""}
-            made = RealSystem(real_cluster, settings, launch_workers=2)
-            running[binding] = made.start()
-        return running[binding]
-
-    def stop():
-        while running:
-            running.popitem()[1].stop()
-
-    yield system
-    stop()
+    holder = Systems(real_cluster)
+    yield holder
+    holder.stop()
 
 
 @pytest.fixture
 def system(systems, request):
-    """The system with the binding that the test names in its parameter `binding`; tidied up afterwards."""
-    binding = request.getfixturevalue("binding") if "binding" in request.fixturenames else "direct"
-    running = systems(binding)
-    yield running
-    running.tidy()
+    """A clean system with the binding that the test names in its parameter `binding`."""
+    return systems.get(request.getfixturevalue("binding") if "binding" in request.fixturenames else "direct")
+
+
+ORDER = ("test_roles", "test_agreement", "test_product")
+"""Modules; those without a running system first: its watcher would hold the Lease that others wait for."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Tests of one binding stand together, so that few systems are started."""
+    """In each module, tests of one binding stand together: starting a system takes longer than most tests."""
     mine = [n for n, item in enumerate(items) if "tests/cluster" in item.path.as_posix()]
-    ordered = sorted((items[n] for n in mine), key=lambda item: "[scheduler]" in item.name)
+    place = {name: number for number, name in enumerate(ORDER)}
+    ordered = sorted(
+        (items[n] for n in mine), key=lambda item: (place.get(item.path.stem, -1), "[scheduler]" in item.name)
+    )
     for n, item in zip(mine, ordered, strict=True):
         items[n] = item

@@ -78,3 +78,7 @@ class RealSystem(System):
         )
         self.steps = []
         self._kube = None
+
+    def tidy(self, seconds=120):
+        """A real API server takes its time over hundreds of deletions."""
+        super().tidy(seconds)

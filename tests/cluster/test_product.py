@@ -94,12 +94,12 @@ def test_no_pod_lands_on_room_that_the_scheduler_filled_meanwhile(system, eager)
     """Waves of Deployments whose pods fill their nodes to the brim, and others that the scheduler may put anywhere."""
     system.apply(a_node_pool("full", types=("general-4-amd64", "general-8-amd64")))
     count = 0
-    for wave in range(4):
+    for wave in range(3):
         tolerations = {"tolerations": GREEDY} if eager else {}
-        ours = a_deployment(f"ours-{wave}", 14, cpu="900m")
-        theirs = a_deployment(f"theirs-{wave}", 10, cpu="650m", **tolerations)
+        ours = a_deployment(f"ours-{wave}", 12, cpu="900m")
+        theirs = a_deployment(f"theirs-{wave}", 8, cpu="650m", **tolerations)
         system.apply(theirs, ours)
-        count += 24
+        count += 20
         system.wait_running(count // 2, seconds=60, namespace="default")
         assert overfull(system) == []
     system.wait_running(count, seconds=60, namespace="default")
