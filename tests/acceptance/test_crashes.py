@@ -130,6 +130,16 @@ def is_planned(system, pools):
     return all(len(planned_claims(system, pool)) >= 2 for pool in pools)
 
 
+def closed_pods(system, pool):
+    """Pods of this NodePool in batches that wait to be solved."""
+    names = system.redis(lambda redis: redis.zrange(system.keys.batches("closed"), 0, -1))
+    records = [
+        system.redis(lambda redis, name=name: redis.hmget(system.keys.batch(name), "nodepool", "size"))
+        for name in names
+    ]
+    return sum(int(size) for node_pool, size in records if node_pool == pool)
+
+
 def all_done(system, pools):
     """Everything of these scenarios runs, and every record is over."""
     running = [pod["metadata"]["labels"]["app"] for pod in system.running()]
@@ -172,16 +182,21 @@ def test_redis_emptied_in_the_middle_of_launches(crash_system, workers, moment):
 
 @pytest.mark.slow
 def test_solver_killed_before_any_of_its_network_calls(crash_system, workers):
-    system, notes = crash_system, []
+    system, notes, pools = crash_system, [], ["solve-0"]
     workers.start("launcher", "launch")
-    pools = []
+    # Whatever the server learns only once (scripts) is learnt here, so that a number means the same call every time.
+    workers.start("first", "solve")
+    system.apply(*a_scenario("solve-0"))
+    system.wait("planned undisturbed", lambda: is_planned(system, pools), 20)
+    workers.stop("first")
     for call in range(1, MOST_SOLVER_CALLS + 1):
         pool = f"solve-{call}"
         pools.append(pool)
-        # Old hints would make it look for work before there is any, which counts too.
-        system.redis(lambda redis: redis.delete(f"{system.keys.prefix}celery:solve"))
-        workers.start(f"faulty-{call}", "solve", kill_before=call)
+        system.redis(lambda redis: redis.pexpire(system.keys.lock("solve"), 1))
         system.apply(*a_scenario(pool))
+        # Only now is a solver started: one that looks before there is work makes calls that count too.
+        system.wait("its batch is closed", lambda pool=pool: closed_pods(system, pool) == 4, 15, pause=0.03)
+        workers.start(f"faulty-{call}", "solve", kill_before=call)
 
         def died_or_planned(call=call, pool=pool):
             return not workers.is_alive(f"faulty-{call}") or is_planned(system, [pool])
