@@ -249,6 +249,7 @@ def status(
         elif not watch:
             out.print(render_status(state))
         else:
+            interrupt_on_sigterm()
             try:
                 with Live(render_status(state), console=out, refresh_per_second=2) as live:
                     while True:
@@ -395,6 +396,7 @@ def decisions(
         if output is Output.JSON and not follow:
             say_json(shown)
             return
+        interrupt_on_sigterm()
         try:
             for decision in itertools.chain(
                 shown, follow_decisions(store, last[-1].id if last else "") if follow else ()
@@ -570,12 +572,16 @@ def keys(
 
 
 def interrupt_on_sigterm() -> None:
-    """SIGTERM ends a foreground command as Ctrl-C does, so that its children are stopped too."""
+    """SIGTERM ends a foreground command as Ctrl-C does, so that its children are stopped too.
+
+    Ctrl-C itself works also where the command was started in the background of a script, which ignores it.
+    """
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def main() -> None:

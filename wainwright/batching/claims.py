@@ -153,7 +153,7 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surveyed(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of `ClaimRecords.survey`."""
+    """One line of `ClaimRecords.survey`. bound_ago_ms: since its binds were over, None while they are not."""
 
     name: str
     state: State
@@ -161,6 +161,7 @@ class Surveyed(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     launched_ms: int
     is_held: bool
+    bound_ago_ms: int | None = None
 
 
 class Overdue(msgspec.Struct, frozen=True, kw_only=True):
@@ -392,8 +393,16 @@ class ClaimRecords:
     def survey(self) -> list[Surveyed]:
         """Every claim with a live record."""
         return [
-            Surveyed(name=name, state=State(state), uid=uid, node=node, launched_ms=int(launched), is_held=bool(held))
-            for name, state, uid, node, launched, held in self._store.run("claim_survey")
+            Surveyed(
+                name=name,
+                state=State(state),
+                uid=uid,
+                node=node,
+                launched_ms=int(launched),
+                is_held=bool(held),
+                bound_ago_ms=None if int(ago) < 0 else int(ago),
+            )
+            for name, state, uid, node, launched, held, ago in self._store.run("claim_survey")
         ]
 
     def overdue(self, most: int = 1000) -> Overdue:

@@ -137,9 +137,16 @@ def _decide_one(
         return NodeMissing(claim=claim, node=missing) if missing else None
     if node.is_terminating:
         return DeleteClaim(name=name, uid=uid, reason="NodeDeleted", message=f"node {node.metadata.name} is deleted")
-    if not is_ready:
+    if not is_ready or not _has_settled(record, policy):
         return None
     return _ready(claim, node, now)
+
+
+def _has_settled(record: Surveyed, policy: LaunchPolicy) -> bool:
+    """May kube-scheduler be let onto the node, for it must have heard by now of the pods that we bound there?"""
+    if policy.binding != "direct" or record.bound_ago_ms is None:
+        return True
+    return record.bound_ago_ms >= policy.settle.total_seconds() * 1000
 
 
 def _ready(claim: NodeClaim, node: Node, now: datetime) -> Ready | None:

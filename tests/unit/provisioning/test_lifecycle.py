@@ -89,6 +89,19 @@ def test_the_taint_stays_until_the_planned_binds_are_over(state):
     assert decided(a_claim(), nodes=[a_node(names.NOT_READY_TAINT)], records=[surveyed(state)]) == []
 
 
+def test_the_taint_stays_until_the_scheduler_has_heard_of_the_binds():
+    """kube-scheduler saw a node open before it saw the pods on it, and put four more there than it had room for."""
+    node = a_node(names.NOT_READY_TAINT)
+
+    def decided_after(ago_ms, binding="direct"):
+        record = msgspec.structs.replace(surveyed(), bound_ago_ms=ago_ms)
+        return decide([a_claim()], [node], [record], START, LaunchPolicy(binding=binding))
+
+    assert decided_after(999) == []
+    assert len(decided_after(1000)) == 1
+    assert len(decided_after(0, binding="scheduler")) == 1  # we bind nothing there
+
+
 def test_a_node_that_is_not_ready_is_waited_for_until_its_time_is_over():
     node = a_node(names.NOT_READY_TAINT, ready=False)
     assert decided(a_claim(), nodes=[node], records=[surveyed(launched_ago=timedelta(minutes=14))]) == []
