@@ -114,6 +114,9 @@ class Children:
     def __getitem__(self, name: str) -> Child:
         return self._children[name]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._children
+
     def all(self) -> list[Child]:
         return list(self._children.values())
 

@@ -32,7 +32,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-out = Console(highlight=False)
+out = Console(highlight=False, markup=False)
 err = Console(stderr=True, highlight=False)
 
 
@@ -67,20 +67,19 @@ def problems() -> Iterator[None]:
 
 def running_settings(folder: Path) -> Settings:
     """The environment's settings; where it names no Redis, those of the embedded stack in `folder`, if one runs."""
-    from config.settings import load_settings
-
     file = folder / "settings.json"
     if "WAINWRIGHT_REDIS_URL" not in os.environ and file.exists():
-        stack = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
-        return load_settings({**stack, **{k: v for k, v in os.environ.items() if k.startswith("WAINWRIGHT_")}})
+        return settings_or_exit(msgspec.json.decode(file.read_bytes(), type=dict[str, str]))
     return settings_or_exit()
 
 
 @cli.command()
 def up(
     folder: FolderOption = DEFAULT_FOLDER,
-    redis_port: Annotated[int, typer.Option(help="port of the embedded Redis; 0: any free one")] = 0,
-    api_port: Annotated[int, typer.Option(help="port of the embedded Kubernetes API; 0: any free one")] = 0,
+    redis_port: Annotated[int, typer.Option(min=0, max=65535, help="port of the embedded Redis; 0: any free one")] = 0,
+    api_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="port of the embedded Kubernetes API; 0: any free one")
+    ] = 0,
     watchers: Annotated[int, typer.Option(min=1, help="watchers; one is active, the others stand by")] = 1,
     launch_workers: Annotated[int, typer.Option(min=1, help="launch workers")] = 1,
     beats: Annotated[int, typer.Option(min=1, help="beats; each slot runs once however many there are")] = 1,
@@ -97,14 +96,17 @@ def up(
         push=True,
         redis_port=redis_port,
         api_port=api_port,
+        keep=True,
     )
     folder.mkdir(parents=True, exist_ok=True)
     stack = Stack(settings, options)
+    stack_runs = False
     interrupt_on_sigterm()
     began = time.monotonic()
     note = folder / "settings.json"
     try:
         stack.start(lambda step: err.print(f"starting: {step}", style="dim"))
+        stack_runs = True
         note.write_bytes(msgspec.json.encode(environment(stack.settings)))
         out.print(
             f"ready in {time.monotonic() - began:.1f} s. Ctrl-C stops it.\n\n"
@@ -132,7 +134,8 @@ def up(
         err.print(f"[red]{error}[/red]", markup=True)
         raise typer.Exit(EXIT_FAILED) from error
     finally:
-        note.unlink(missing_ok=True)
+        if stack_runs:
+            note.unlink(missing_ok=True)
         stack.stop()
 
 
@@ -146,7 +149,7 @@ def cluster_up(
         DEFAULT_FOLDER / "cluster" / "kubeconfig"
     ),
     folder: Annotated[Path, typer.Option("--dir", help="state, certificates and logs")] = DEFAULT_FOLDER / "cluster",
-    port: Annotated[int, typer.Option(help="port of the API; 0: any free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the API; 0: any free one")] = 0,
     listen: Annotated[str, typer.Option(help="address to bind instead of loopback")] = "",
     advertise: Annotated[str, typer.Option(help="host name that the kubeconfig names")] = "",
     cloud: Annotated[str, typer.Option(help="URL of a simulated cloud whose instances carry the nodes")] = "",
@@ -535,13 +538,14 @@ def kpa_status(
 @cli.command(name="settings")
 def show_settings(
     markdown: Annotated[bool, typer.Option("--markdown", help="as docs/settings.md")] = False,  # noqa: FBT002
+    folder: FolderOption = DEFAULT_FOLDER,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List every setting with its value now; checks the environment on the way."""
+    """List every setting with its value: of the stack that runs in --dir, else of the environment, which is checked."""
     if markdown:
         sys.stdout.write(documentation())
         return
-    settings = settings_or_exit()
+    settings = running_settings(folder)
     values = {name: getattr(getattr(settings, group), field) for name, (group, field) in variables().items()}
     if output is Output.JSON:
         say_json(values)

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from config.settings import Settings, SettingsError, load_settings
 from wainwright.batching.store import Store
@@ -40,10 +40,13 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-def settings_or_exit() -> Settings:
-    """The settings of the environment; tells every fault on stderr and ends the process when there is one."""
+def settings_or_exit(defaults: Mapping[str, str] | None = None) -> Settings:
+    """The settings of the environment; tells every fault on stderr and ends the process when there is one.
+
+    defaults: variables that count where the environment has none of that name.
+    """
     try:
-        return load_settings(os.environ)
+        return load_settings({**(defaults or {}), **os.environ})
     except SettingsError as error:
         sys.stderr.write(f"wainwright: settings cannot be used\n{error}\n")
         raise SystemExit(EXIT_USAGE) from error

@@ -5,6 +5,7 @@ The same processes run against a real cluster and Redis by setting their address
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import yaml
@@ -45,6 +47,8 @@ class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
     push: bool = False
     redis_port: int = 0
     api_port: int = 0
+    keep: bool = False
+    """Go on with the cluster that was stopped in this folder (Redis and cloud always do); else start an empty one."""
 
 
 class Stack:
@@ -68,6 +72,9 @@ class Stack:
             }
         )
         self._redis_port, self._cloud_port = redis_port, cloud_port
+        self._api_port = options.api_port or free_port()
+        self._api_restarts = 0
+        self._lock: IO[bytes] | None = None
         self.store: Store = make_store(self.settings)
 
     @property
@@ -76,6 +83,10 @@ class Stack:
 
     def start(self, report: Callable[[str], None]) -> None:
         """Starts everything; report is told each step. Raises StackError, with nothing left running."""
+        catalog = self.settings.stack.catalog
+        if catalog and not Path(catalog).is_file():
+            raise StackError(f"WAINWRIGHT_STACK_CATALOG={catalog}: there is no such file")
+        self._take_folder()
         try:
             self._start(report)
         except BaseException:
@@ -109,11 +120,12 @@ class Stack:
             "api-server",
             "wainwright.sim.apiserver",
             "--port",
-            str(self.options.api_port),
+            str(self._api_port),
             "--kubeconfig",
             str(self.kubeconfig),
             "--data-dir",
             str(self.folder / "data" / "api-server"),
+            *(("--snapshot", str(self.folder / "data" / "cluster.jsonl")) if self.options.keep else ()),
             "--exit-with-parent",
         )
 
@@ -163,6 +175,9 @@ class Stack:
         """Ends every child; within five seconds."""
         self.children.stop()
         self.store.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def check(self) -> None:
         """Starts anew what died. Raises StackError for what does not stay up."""
@@ -170,6 +185,31 @@ class Stack:
         if lost:
             words = "\n".join(f"--- {child.name} ({child.log})\n{child.last_words()}" for child in lost)
             raise StackError(f"{lost[0].name} does not stay up\n{words}")
+        restarts = self.children["api-server"].restarts if "api-server" in self.children else 0
+        if restarts != self._api_restarts and self._api_answers():
+            # One that was killed kept nothing since its last orderly stop; without these nothing of ours could go on.
+            self._api_restarts = restarts
+            apply_crds(self.kube)
+
+    def _api_answers(self) -> bool:
+        try:
+            self.kube.request("GET", "/readyz")
+        except (WainwrightError, OSError):
+            return False
+        return True
+
+    def _take_folder(self) -> None:
+        """Two stacks in one folder would write each other's files."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / "lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            self._lock = None
+            raise StackError(
+                f"{self.folder} is in use by a stack that runs; stop it, or choose another --dir"
+            ) from error
 
     def signs_of_life(self) -> list[str]:
         pattern = self.store.keys.worker("*")

@@ -85,6 +85,11 @@ def test_ctrl_c_stops_every_child_of_up_within_five_seconds_and_leaves_nothing(u
     process, folder, told = up
     assert process.poll() is None, process.stderr.read()
     assert "ready in" in told
+    note = (folder / "settings.json").read_text()
+    status, _, said = run("up", "--dir", str(folder), **QUICK)
+    assert status == FAILED
+    assert "is in use by a stack that runs" in " ".join(said.split())
+    assert (folder / "settings.json").read_text() == note, "the first stack is left alone"
     assert f"export KUBECONFIG={folder / 'kubeconfig'}" in told
     assert len(processes_of(folder)) >= 9
     process.send_signal(signal.SIGINT)

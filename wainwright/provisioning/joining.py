@@ -8,7 +8,7 @@ import msgspec
 
 from wainwright.api import names
 from wainwright.api.nodeclaims import NodeClaim
-from wainwright.api.nodes import Node
+from wainwright.api.nodes import Node, Taint
 from wainwright.api.pods import Pod
 from wainwright.api.reasons import ConditionType, EventReason
 from wainwright.api.volumes import PersistentVolumeClaim
@@ -33,6 +33,7 @@ from wainwright.provisioning.objects import (
 )
 from wainwright.provisioning.policy import LaunchPolicy, milliseconds
 from wainwright.provisioning.steps import ClaimFails, Launched, NotYet, own_pods, surroundings, uid_precondition
+from wainwright.scheduling.taints import tolerates
 
 
 class Joiner:
@@ -89,7 +90,7 @@ class Joiner:
             self._records.note(lease, State.LAUNCHED, {"node": node.metadata.name})
         pods = own_pods(surroundings(self._records, record.name))
         waiting = [(pod, seen) for pod, seen in pods if seen is None or not (seen.is_bound or seen.is_terminal)]
-        direct, nominated, unbound, why = self._divide(waiting, node)
+        direct, nominated, unbound, why = self._divide(waiting, node, record.startup_taints)
         lease.demand()
         bound = self._binder.bind(direct, node.metadata.name)
         touched = {pod.uid for pod, _ in waiting}
@@ -172,9 +173,13 @@ class Joiner:
     # Pods -------------------------------------------------------------------------------------------------------------
 
     def _divide(
-        self, waiting: list[tuple[ClaimPod, Pod | None]], node: Node
+        self, waiting: list[tuple[ClaimPod, Pod | None]], node: Node, startup_taints: tuple[Taint, ...]
     ) -> tuple[list[ClaimPod], list[ClaimPod], list[ClaimPod], str]:
-        """Pods to bind ourselves, pods to leave to kube-scheduler, pods to plan anew and why."""
+        """Pods to bind ourselves, pods to leave to kube-scheduler, pods to plan anew and why.
+
+        A pod that does not tolerate a startup taint is left to kube-scheduler, which waits until that is off: bound
+        now it would run too early, or be evicted at once.
+        """
         everyone = [pod for pod, _ in waiting]
         if not is_closed(node):
             return [], [], everyone, "the node was open to every scheduler by then"
@@ -185,7 +190,9 @@ class Joiner:
         nominated: list[ClaimPod] = []
         for pod, seen in waiting:
             # One that the view does not show is gone, or too new for it: the API server decides.
-            (direct if seen is None or can_be_bound_directly(seen, volumes) else nominated).append(pod)
+            may_start = seen is None or tolerates(seen.spec.tolerations, startup_taints)
+            is_free = seen is None or can_be_bound_directly(seen, volumes)
+            (direct if may_start and is_free else nominated).append(pod)
         return direct, nominated, [], ""
 
 

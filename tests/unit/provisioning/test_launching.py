@@ -93,6 +93,17 @@ def test_a_startup_taint_holds_initialization_up_but_not_the_opening(world):
     world.settle()
 
 
+def test_a_pod_that_does_not_tolerate_a_startup_taint_is_left_to_the_scheduler(world):
+    """Bound at once it ran before its node's agent did, or was evicted and planned anew on a second node."""
+    world.kube.remove(NODE_POOLS, "general")
+    world.node_pool("starting", startupTaints=[{"key": "cni", "effect": "NoExecute"}])
+    world.pods("careful")
+    world.pods("bold", tolerations=[{"key": "cni", "operator": "Exists"}])
+    world.planned()
+    world.launch_hinted()
+    assert pod_nodes(world) == {"bold": the_node(world)["metadata"]["name"], "careful": ""}
+
+
 def test_a_hint_that_arrives_late_or_twice_does_nothing(world):
     world.pods("a")
     [claim] = world.planned()
