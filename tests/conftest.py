@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import fakeredis
+import hypothesis
 import pytest
 import redis
 
@@ -18,6 +19,13 @@ from wainwright.batching.store import Store
 from wainwright.batching.windows import WindowPolicy
 
 pytest_plugins = ["tests.control_plane.plugin"]
+
+
+# In CI the same examples every time: what lands is decided by the change, not by chance. Locally they are random.
+SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=SLOW)
+hypothesis.settings.register_profile("local", deadline=None, suppress_health_check=SLOW)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def free_port():

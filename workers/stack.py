@@ -100,6 +100,7 @@ class Stack:
         self._start_api_server()
         self._start_cloud()
         self._until("redis", self._redis_answers)
+        self._forget_last_run()
         self._until("api-server", self.kubeconfig.exists)
         report("CustomResourceDefinitions, controllers, watchers, workers, beats")
         apply_crds(self.kube)
@@ -108,6 +109,11 @@ class Stack:
         report("waiting until every process shows life and the cluster view is complete")
         self._until("workers", lambda: len(self.signs_of_life()) >= roles)
         self._until("watcher-1", self._view_is_complete)
+
+    def _forget_last_run(self) -> None:
+        """Signs of life and the view of a stack that was stopped here moments ago say nothing of this one."""
+        gone = [*self.signs_of_life(), self.store.keys.view_meta]
+        self.store.read(lambda redis: redis.delete(*gone))
 
     def _start_redis(self) -> None:
         data = self.folder / "data" / "redis"

@@ -74,6 +74,10 @@ def _override(together: dict[str, int], resources: ResourceRequirements) -> None
 
 
 def _parsed(name: str, quantity: Quantity, where: str) -> int:
+    if not name:
+        raise QuantityError(
+            f"{where.rstrip('.')}: a resource has no name; write for example cpu, memory, nvidia.com/gpu"
+        )
     try:
         amount = parse_quantity(name, quantity)
     except QuantityError as error:

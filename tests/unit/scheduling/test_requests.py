@@ -53,3 +53,10 @@ def test_pod_level_requests_replace_the_containers_and_overhead_comes_on_top():
 def test_an_unreadable_quantity_names_field_and_value(quantity):
     with pytest.raises(QuantityError, match=r"spec\.containers\[app\]\.resources\.requests\.cpu"):
         pod_requests(a_pod(cpu=quantity))
+
+
+def test_a_resource_without_a_name_is_refused():
+    """It was dropped, and its pod placed on a node that has none of it."""
+    nameless = {"name": "c", "resources": {"requests": {"": "1"}}}
+    with pytest.raises(QuantityError, match="a resource has no name"):
+        pod_requests(msgspec.convert({"metadata": {}, "spec": {"containers": [nameless]}}, Pod))
