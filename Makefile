@@ -36,7 +36,7 @@ check: $(READY)  ## Format, lint, types and import contracts
 unit: $(READY)  ## The quick tests only
 	@$(BIN)/pytest tests/unit
 
-test: check  ## What CI runs: make check, then every test that needs no real control plane
+test: check  ## What CI runs: make check, then all tests but those marked cluster or unsettled
 	@$(BIN)/pytest tests -m "not cluster and not unsettled"
 
 test-cluster: control-plane  ## The tests marked `cluster`, on a real Kubernetes control plane

@@ -74,7 +74,7 @@ def _quantity(name: str, raw: Quantity) -> Fraction:
     """Cpu in milli, the rest in units, exact."""
     text = str(raw)
     found = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,4})|([A-Za-z]{0,2}))", text)
-    if found is None or (found[3] or "") not in _SUFFIXES:
+    if not name or found is None or (found[3] or "") not in _SUFFIXES:
         raise _Unreadable(text)
     value = Fraction(found[1]) * (Fraction(10) ** int(found[2][1:]) if found[2] else _SUFFIXES[found[3] or ""])
     if value < 0:

@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +106,6 @@ def test_the_documents_as_they_are_have_no_fault():
     assert not [text for text in answer["warnings"] if text.startswith("left out")]
 
 
-@pytest.mark.unsettled
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), ODD), min_size=1, max_size=3))
 def test_any_value_in_any_field_is_a_fault_or_a_plan(changes):
